@@ -96,7 +96,8 @@ class Twilio(HttpCarrier):
         self._is_key = user.startswith("SK")
         if self._is_key and not options["account"]:
             raise ValueError("twilio://SK… is an API key, which needs its account: ?account=AC…")
-        self._account = f"/2010-04-01/Accounts/{quote(options['account'] or user, safe='')}"
+        self._account_sid = options["account"] or user
+        self._account = f"/2010-04-01/Accounts/{quote(self._account_sid, safe='')}"
         self._auth_token = options["auth_token"] or (None if self._is_key else password)
         secret, name = self._auth_token, self._fields.get("From", "")
         self._fields |= self._receipts("StatusCallback", callbacks, secret, "auth_token", name)
@@ -135,7 +136,7 @@ class Twilio(HttpCarrier):
             is_ours = message.get("direction") == "inbound" and reference(sid)
             is_ours = is_ours and (sender or message.get("messaging_service_sid") == service)
             if is_ours and isinstance(number, str) and isinstance(text, str):
-                ids = tuple(f"{name} {sid}" for name in names)
+                ids = self._ids(sid, names)
                 found += opt_outs.replies(number, text, _created(message), ids)
         return found
 
@@ -176,8 +177,7 @@ class Twilio(HttpCarrier):
 
     def callback(self, request: Callback) -> list[News]:
         form = self._genuine(request)
-        # By the signed name: a carrier that was renamed knows what was captured before
-        ids = _message_ids(request.called or self.name, form, request.headers["x-twilio-signature"])
+        ids = self._message_ids(request, form)
         if request.kind == "inbound":
             if _may_be_split_anew(form):
                 raise NotGenuine
@@ -191,6 +191,25 @@ class Twilio(HttpCarrier):
 
     def explained(self, code: int, otherwise: str) -> str:
         return super().explained(code, f"{otherwise}, see {ERRORS}{code}")
+
+    def _message_ids(self, request, form):
+        """Return what identifies a callback to a carrier: its SID, and the signature.
+
+        The signature is the same however the fields are divided.
+        """
+        if "MessageSid" not in "".join(f"{name}{form[name]}" for name in sorted(form)):
+            return ()  # nor is it hidden in another field
+        # By the signed name: a carrier that was renamed knows what was captured before
+        name = request.called or self.name
+        ids = self._ids(form["MessageSid"], [name]) if form.get("MessageSid") else ()
+        return (*ids, f"{name} {request.headers['x-twilio-signature']}")
+
+    def _ids(self, sid, names):
+        """Return what identifies an incoming text to carriers of these names, and of the account.
+
+        Several carriers may have one sender.
+        """
+        return tuple(dict.fromkeys(f"{each} {sid}" for each in (*names, self._account_sid)))
 
     def _get(self, path):
         """Return the JSON object at a path; raise CarrierError if the answer is another one."""
@@ -275,16 +294,6 @@ def _may_be_split_anew(form):
     """
     others = "".join(f"{name}{form[name]}" for name in sorted(form) if name != "Body")
     return others.count("From") > sum(name in form for name in OF_SENDER)
-
-
-def _message_ids(name, form, signature):
-    """Return what identifies a callback to a carrier: its SID, and the signature.
-
-    The signature is the same however the fields are divided.
-    """
-    if "MessageSid" not in "".join(f"{name}{form[name]}" for name in sorted(form)):
-        return ()  # nor is it hidden in another field
-    return tuple(f"{name} {each}" for each in (form.get("MessageSid"), signature) if each)
 
 
 def _letters(text):

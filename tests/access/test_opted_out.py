@@ -21,6 +21,7 @@ pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 STOP, START = (OptOut(NEW_YORK, stop, "reply") for stop in (True, False))
 BY_CARRIER = OptOut(NEW_YORK, True, "carrier")
 LISTED, REMOVED = "an operator lists it", "an operator removes it"
+LONG_AGO = "it is on the list since before that had sources"
 
 ORDERS = [
     # What happens, whether the number is listed then, and whether it has opted out
@@ -40,6 +41,8 @@ ORDERS = [
     ([STOP, LISTED, REMOVED], False, False),
     ([STOP, REMOVED, LISTED], True, False),
     ([STOP, LISTED, LISTED], True, True),
+    ([LONG_AGO, STOP], True, True),
+    ([LONG_AGO, STOP, START], True, False),
 ]
 
 
@@ -49,6 +52,8 @@ def happen(events):
         now = TUESDAY_NOON + hours * HOUR
         if isinstance(event, OptOut):
             receipts.record_opt_out(event, now, "opted-out")
+        elif event == LONG_AGO:
+            DoNotCall.create(number=NEW_YORK, added_at=now)
         else:
             change = DoNotCall.add if event == LISTED else DoNotCall.remove
             change([NEW_YORK], now, "operator", "Olga")

@@ -102,6 +102,26 @@ def test_what_is_called_back_as_well_is_kept_once(
     assert texts() == [(NEW_YORK, "Hi")]
 
 
+def test_of_two_carriers_with_one_sender_it_is_kept_once(twilio_server, settings, run_both):
+    def url(*names):
+        return " ".join(f"{twilio_server.url}#name={name}&keys={name}" for name in names)
+
+    def passes(at):
+        connected = ways.connect_all(ways.parse(both), 4, 5)
+        run_both(at, ways.parse(both), connected)
+
+    both = url("codes", "news")
+    app = create_app(settings._replace(carrier_url=both, public_url="http://texts.test"))
+    form = {"From": NEW_YORK, "To": "+15005550006", "Body": "Hi", "MessageSid": "SM1"}
+    address = "http://texts.test/carriers/codes/inbound"
+    passes(TUESDAY_NOON)
+    called = app.test_client().open(address, **of_twilio(address, form, twilio_server.token))
+    assert called.status_code == 204
+    twilio_server.messages = [incoming(NEW_YORK, "Hi"), incoming(NEW_YORK, "Ho", "SM2")]
+    passes(BACK)
+    assert sorted(texts()) == [(NEW_YORK, "Hi"), (NEW_YORK, "Ho")]
+
+
 def test_while_somebody_listens_the_carrier_is_not_asked(listen, twilio_server):
     for seconds in range(0, 60, 10):
         listen(TUESDAY_NOON + timedelta(seconds=seconds))
