@@ -155,6 +155,16 @@ def test_texts_of_testers_wait_for_no_carrier(approver):
     assert "Sends at once" in approver.page.text
 
 
+def test_whoever_decides_sees_that_the_key_of_a_text_is_paused(approver, operator):
+    CarrierState.record_pass(TUESDAY_NOON, {"twilio": []})
+    message = ask()
+    message.key.pause(TUESDAY_NOON)
+    for visitor in (approver, operator):
+        assert "Waits: its key is paused · 12:00 PM in New York" in visitor.read()
+    message.key.resume(TUESDAY_NOON)
+    assert "Sends at once" in approver.read()
+
+
 def test_texts_that_are_due_and_do_not_go_are_told_whatever_the_reason(approver, at):
     ask()
     store()
