@@ -177,23 +177,23 @@ class KeyTally:
         """Return what a key has used up in the windows around these seconds.
 
         `latest` is the id of its latest message. `count` counts its messages and their parts from
-        one second to another, and after an id: those that its row does not count, or all of windows
-        of which the row says nothing.
+        one second to another, and after an id, where its row does not count them all.
         """
         last_id = row and row.parts_id
         is_known = row is not None and (latest is None or (last_id and last_id == row.last_id))
         is_all = is_known and (latest is None or latest <= last_id)
-        last = row.second if is_all else max(*seconds, row.second if is_known else 0)
+        later = [*seconds, row.second if is_known else 0, _second_of(latest) if latest else 0]
+        last = row.second if is_all else max(later)
         counts = {}
         for unit in UNITS:
             known = window(unit, row.second)[0] if is_known else math.inf
             for begins, ends in {window(unit, second) for second in (*seconds, last)}:
-                if begins < known:
-                    counts[unit, begins] = count(begins, ends)
-                    continue
                 used = row.used(unit) if begins == known else [0, 0]
-                more = [0, 0] if is_all else count(begins, ends, last_id)
-                counts[unit, begins] = [*map(add, used, more)]
+                if not is_all or begins < known:
+                    # What was purged is only in the row, and what was slow may have an older id
+                    since = [*map(add, used, count(begins, ends, last_id))]
+                    used = [*map(max, since, count(begins, ends))]
+                counts[unit, begins] = used
         return cls(counts, last, max(filter(None, (latest, last_id)), default=None))
 
     def in_window(self, unit: str, second: int) -> list[int]:
@@ -225,6 +225,11 @@ class KeyTally:
             used[0], used[1] = used[0] + 1, used[1] + parts
         self.second = max(self.second, second)
         self.last_id = max(filter(None, (id, self.last_id)))
+
+
+def _second_of(id):
+    """Return the second since 1970 in which a UUID of version 7 was made."""
+    return (id.int >> 80) // 1000
 
 
 def recipient_reached(

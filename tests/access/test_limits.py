@@ -384,6 +384,19 @@ def test_what_was_accepted_before_the_limit_was_set_counts(limited, at):
     accepted(send())
 
 
+def test_it_counts_although_the_first_request_after_it_comes_late(limited, at):
+    """Its process was slow, so it is of the hour before."""
+    at(MIDNIGHT)
+    send = limited("")
+    for _ in range(3):
+        accepted(send())
+    ApiKey.named("shop").limit(parse("3/h"), clock.now())
+    at(MIDNIGHT - SECOND)
+    accepted(send())
+    at(MIDNIGHT + SECOND)
+    refusal(send(), 429)
+
+
 def test_what_a_version_before_has_counted_is_counted_anew(limited, at):
     at(TUESDAY_NOON)
     send, key = limited("4p/mo"), key_named("shop")
