@@ -31,7 +31,7 @@ UNSHOWN = {  # columns
     *("in_doubt_since", "in_doubt_with", "refused_at"),
 }
 LONGEST_ERROR = 80  # characters of it in a list
-MANY = 100  # messages; to delete or redact more has to be confirmed
+MANY = 100  # messages; to delete more has to be confirmed
 
 messages = base.Commands(
     "messages", help="Text messages: list, approve, cancel, retry, delete or redact."
@@ -266,14 +266,13 @@ def purge(days: int, yes: bool) -> None:
 @messages.command()
 @base.to_options()
 @click.option("--older-than", "days", metavar="DAYS", type=DAYS)
-@base.yes_option
-def redact(to: str | None, days: int | None, yes: bool) -> None:
+@click.option("--yes", is_flag=True, hidden=True, expose_value=False)  # 1.0.0 asked
+def redact(to: str | None, days: int | None) -> None:
     """Erase number and text of messages that have ended, and delete replies.
 
     Give a number, or --older-than for messages that ended at least DAYS days ago. Messages that
-    are still waiting are not changed, and their ids are printed: run `cancel --to` first. With a
-    number, it asks before it erases more than 100. SQLite's files are rewritten; the exit status is
-    1 if they may still hold a copy.
+    are still waiting are not changed, and their ids are printed: run `cancel --to` first. SQLite's
+    files are rewritten; the exit status is 1 if they may still hold a copy.
     """
     if (to is None) == (days is None):
         raise click.UsageError("Give --to or --older-than.")
@@ -285,8 +284,6 @@ def redact(to: str | None, days: int | None, yes: bool) -> None:
         if spared := retention.spared(before):
             base.say(f"{base.count(spared)} not redacted: an equal text is in doubt", err=True)
     else:
-        if (number := reports.count_ended(to=to)) > MANY:
-            base.confirm(f"Erase number and text of {base.count(number)}?", yes)
         total = in_batches("redact", lambda: retention.redact_number(to, now))
         replies = in_batches("redact", lambda: Reply.forget_number(to, now))
         receipts.forget_number(to)

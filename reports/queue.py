@@ -257,14 +257,10 @@ def by_status() -> dict[str, int]:
     return dict.fromkeys(Status, 0) | dict(counts.tuples())
 
 
-def count_ended(before: datetime | None = None, to: str | None = None) -> int:
-    """Count the messages that ended before an instant, or of a number that can be redacted."""
+def count_ended(before: datetime) -> int:
+    """Count the messages that ended before an instant."""
     ended = has_status(*FINISHED) & HAS_ENDED
-    if before:
-        ended &= Message.finished_at < before
-    if to:
-        ended &= (Message.to == to) & Message.message.is_null(False)
-    return count_up_to(ended)
+    return count_up_to(ended & (Message.finished_at < before))
 
 
 def ended_since(instant: datetime, most: int | None = None) -> dict[str, int]:

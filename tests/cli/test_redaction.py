@@ -34,7 +34,7 @@ WAYS = [("--to", NEW_YORK), ("--older-than", "30")]
 
 @pytest.fixture
 def redact(flask):
-    return lambda *words: flask("messages", "redact", *words, "--yes")
+    return lambda *words: flask("messages", "redact", *words)
 
 
 def ended(**columns):
