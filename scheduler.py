@@ -240,7 +240,8 @@ class Scheduler:
         """Expire what has waited too long for approval, a carrier, or a carrier's answer."""
         self.counts["expired"] += waiting.expire(now)
         trouble = CarrierState.in_trouble(self.routes.names) if self.routes.are_several else ()
-        lanes = {each: lane for each in claims.lanes() if (lane := Lane.read(each)).doubts}
+        lanes = {each: Lane.read(each) for each in claims.own_lanes(self.routes, now)}
+        lanes = {each: lane for each, lane in lanes.items() if lane.doubts}
         unasked = [each for each, lane in lanes.items() if not self.routes.asked(lane)]
         given_up = [each for each, lane in lanes.items() if self.is_given_up(lane, trouble)]
         self.counts["expired"] += waiting.expire_in_doubt(given_up, UNANSWERED, now)

@@ -121,6 +121,10 @@ class Routes:
         doubts = (self.called.get(name) for name in lane.doubts)
         return next((name for name in doubts if name in self.can_be_asked), None)
 
+    def strangers(self, lane: Lane) -> set[str]:
+        """Return the carriers that may have a text, and of which CARRIER_URL says nothing."""
+        return {*lane.doubts}.difference(self.called)
+
     def may_take(self, name: str, lane: Lane, key: str, trouble: Collection[str]) -> bool:
         """Say whether a carrier is the one that is given a text now.
 

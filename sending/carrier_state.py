@@ -9,6 +9,7 @@ not know of the pause yet.
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
+from operator import itemgetter
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
@@ -99,12 +100,16 @@ class CarrierState(Table):
         """Note that a pass begins.
 
         `stand_ins` are all carriers in the order of preference, with those that may take the place
-        of each.
+        of each. All are noted at once: who looks meanwhile sees none alone.
         """
-        for place, (name, others) in enumerate((stand_ins or {"": ()}).items()):
-            cls.prepare(name)
-            noted = {"last_pass_at": now, "place": place, "stand_ins": " ".join(others)}
-            cls.update(noted).where(cls.name == name).execute()
+        rows = [
+            {"name": name, "last_pass_at": now, "place": place, "stand_ins": " ".join(others)}
+            for place, (name, others) in enumerate((stand_ins or {"": ()}).items())
+        ]
+        with db.atomic():
+            for row in sorted(rows, key=itemgetter("name")):  # or there could be a deadlock
+                cls.prepare(row["name"])
+                cls.update(row).where(cls.name == row["name"]).execute()
 
     @classmethod
     def unheard_since(cls, name: str, now: datetime) -> datetime | None:
@@ -162,6 +167,15 @@ class CarrierState(Table):
         """Return which of these carriers are in trouble: their texts go through others now."""
         paused = cls.select().where(cls.name.in_(names), cls.retry_at.is_null(False))
         return {state.name for state in paused if in_trouble(state)}
+
+    @classmethod
+    def known_to_others(cls, names: Collection[str], now: datetime) -> set[str]:
+        """Return which of these carriers, of which CARRIER_URL says nothing, another scheduler has.
+
+        As in a rolling restart. It has made a pass just now.
+        """
+        lately = cls.name.in_(names) & is_within(cls.last_pass_at, UNHEARD, now)
+        return {state.name for state in cls.select().where(lately)} if names else set()
 
     @classmethod
     def stand_in(cls, name: str) -> str | None:

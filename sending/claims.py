@@ -6,6 +6,7 @@ texts of carriers in trouble, are never looked at.
 
 import json
 from collections.abc import Callable, Collection
+from datetime import datetime
 from itertools import product
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from access.keys import ApiKey, ids_of
 from carriers.lanes import Lane, Routes, is_of_answers, new_lane
 from database import BATCH, db
 from models import IS_SENDABLE, Message
+from sending.carrier_state import CarrierState
 
 SENDABLE = "status IN ('queued') AND approved"
 """Say that a message may be sent, in the words of the index that finds it."""
@@ -107,6 +109,16 @@ def lanes() -> list[str]:
     with db.atomic():
         db.avoid_sorts()
         return [lane for (lane,) in db.execute_sql(LANES).fetchall()]
+
+
+def own_lanes(routes: Routes, now: datetime) -> list[str]:
+    """Return the lanes that messages to be sent are in, but for those that are left to others.
+
+    Other schedulers know a carrier, which we do not, that may have these texts: they ask it.
+    """
+    found = {each: routes.strangers(Lane.read(each)) for each in lanes()}
+    others = CarrierState.known_to_others(set().union(*found.values()), now)
+    return [each for each, strangers in found.items() if not strangers & others]
 
 
 def adopt() -> None:

@@ -211,7 +211,8 @@ class Sender:
         A text that goes first at a risk should not be in doubt already, but where no other carrier
         may be used for it.
         """
-        lanes, routes = claims.lanes(), self.routes
+        routes = self.routes
+        lanes = claims.own_lanes(routes, self.clock.now())
         if not lanes:
             return []
         trouble = CarrierState.in_trouble(routes.names) if routes.are_several else ()

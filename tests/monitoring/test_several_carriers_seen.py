@@ -1,6 +1,7 @@
 """What people and programs see of several carriers; which texts are refused; callbacks by name."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -9,8 +10,11 @@ from app import create_app
 from carrier_servers import TwilioServer
 from carriers.ways import Way
 from database import clock
+from databases import on_both
 from models import Message, Status
+from monitoring.health import read
 from monitoring.notices import Notices
+from own_threads import begin
 from running import wait_until
 from samples import LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending.carrier_state import CarrierState
@@ -113,6 +117,22 @@ def test_where_both_are_in_trouble_nobody_takes_a_place(app, us_is_down):
     first, second = problems(app, TOKEN)
     assert first.endswith("; no other takes its place")
     assert second.startswith("eu has refused the account")
+
+
+@on_both
+def test_both_are_seen_while_the_next_pass_begins(database_url, monkeypatch):
+    both, seen, prepare = {"us": ["eu"], "eu": ["us"]}, [], CarrierState.prepare
+    CarrierState.record_pass(TUESDAY_NOON, both)
+
+    def look(name, *more):
+        prepare(name, *more)
+        with ThreadPoolExecutor() as threads:
+            health = begin(threads, lambda: read(TUESDAY_NOON + MINUTE)).result()
+        seen.append([each.carrier for each in health.carriers])
+
+    monkeypatch.setattr(CarrierState, "prepare", look)
+    CarrierState.record_pass(TUESDAY_NOON + MINUTE, both)
+    assert seen == [["us", "eu"]] * 2
 
 
 def test_a_long_pause_is_told_and_a_short_one_is_not(app, at):

@@ -256,6 +256,25 @@ def test_the_doubts_of_a_carrier_that_is_gone_are_those_of_one_that_cannot_be_as
     assert us.asked == []
 
 
+@pytest.mark.parametrize("seconds", [1, 14, 16])
+def test_in_a_rolling_restart_a_doubt_is_left_to_those_who_know_its_carrier(run_both, seconds):
+    """They make passes; once they do so no more, the carrier is gone."""
+    us, eu = both = asked_both()
+    us.answer = us.health = SILENT
+    message = store()
+    run_both(TUESDAY_NOON, carriers=both)
+    now = TUESDAY_NOON + 5 * MINUTE
+    run_both(now, carriers=both)
+    run_both(now + seconds * SECOND, carriers=[eu])
+    assert len(eu.texts) == (seconds > 15)
+    if not eu.texts:
+        us.health, us.has[NEW_YORK] = None, ["SM1"]
+        run_both(now + HOUR, carriers=both)
+        run_both(now + 2 * HOUR, carriers=both)
+        assert (again(message).status, again(message).carrier) == (Status.SENT, "us")
+        assert (len(us.texts), eu.texts) == (1, [])
+
+
 BEFORE = {"us": ("older", "twilio"), "eu": ("vonage",)}
 """What the two carriers were called before."""
 
