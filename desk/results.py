@@ -18,7 +18,7 @@ from desk.lists import PAGE
 from reports import Cursor
 from sending.decisions import UNDO_WITHIN
 
-MOST = 75  # ids of all results: a cookie holds 4 KB
+MOST = 120  # ids of all results, each with one more for its cursor: a cookie holds 4 KB
 
 
 @dataclass
@@ -47,10 +47,10 @@ def keep(new: Result, now: datetime) -> None:
     """Keep what a button did, in place of earlier results about the same ids."""
     at, ids = (now - EPOCH) // MILLISECOND, {*new.changed, *new.unchanged}
     kept = [[at, new.action, lists.write(new.cursor), new.changed, new.unchanged]]
-    room = MOST - len(ids)
+    room = MOST - len(ids) - 1
     for *result, done, missed in session.get("results", ()):
         done, missed = ([id for id in each if id not in ids] for each in (done, missed))
-        room -= len(done) + len(missed)
+        room -= len(done) + len(missed) + 1
         if room >= 0 and (done or missed):
             kept.append([*result, done, missed])
     session["results"] = kept

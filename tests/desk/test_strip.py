@@ -1,6 +1,8 @@
 """After a button the page stays where it was: the strip of results, the boxes, what comes next."""
 
+import random
 import re
+import uuid
 from datetime import timedelta
 
 import pytest
@@ -250,18 +252,34 @@ def test_it_is_of_this_list_this_person_and_what_is_still_there(operator, of):
 
 
 def test_what_the_cookie_has_no_room_for_is_the_oldest(operator):
-    asked, heard = ask_many(90), Replies.store(30)
-    for start, words in ((0, "Approve selected"), (30, "Refuse selected"), (60, "Refuse selected")):
+    asked, heard = ask_many(150), Replies.store(30)
+    for start in range(0, 150, 50):
         operator.open()
-        operator.press(words, selected=asked[start : start + 30])
-    assert "30 texts approved" not in operator.read()
-    assert operator.page.text.count("30 texts refused") == 2
+        operator.press("Refuse selected" if start else "Approve selected", selected=asked[:50])
+        del asked[:50]
+    assert "50 texts approved" not in operator.read()
+    assert operator.page.text.count("50 texts refused") == 2
     operator.open(Replies.page)
     for each in heard:
         operator.press(Replies.button, each)
         assert len(operator.client.get_cookie("desk", path="/desk/").value) < 3900
     assert operator.page.text.count(Replies.told) == 30
-    assert operator.open().text.count("30 texts refused") == 1
+    assert operator.open().text.count("50 texts refused") == 1
+
+
+def test_the_cookie_has_room_for_any_search_beside_texts_decided_one_by_one(operator, at):
+    """A browser drops a larger one, and with it the Undo of what was decided last."""
+    chance, asked = random.Random(1), []
+    for _ in range(75):
+        send_at = TUESDAY_NOON + timedelta(milliseconds=chance.randrange(10**10))
+        asked.append(ask(id=uuid.UUID(int=chance.getrandbits(128)), send_at=send_at))
+    operator.open("/desk/messages")
+    operator.press("Show", find="".join(chr(chance.randrange(0x4E00, 0x9000)) for _ in range(60)))
+    operator.open()
+    for n, each in enumerate(asked):
+        at(TUESDAY_NOON + timedelta(milliseconds=n * 1000 + chance.randrange(1000)))
+        operator.send("/desk/", refuse=str(each.id))
+        assert len(operator.client.get_cookie("desk", path="/desk/").value) < 3900
 
 
 # The boxes
