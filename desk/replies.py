@@ -101,7 +101,7 @@ def mark_read(number: str, ids: Ids, person: ApiKey, now: datetime) -> Ids:
 
 def undo_reading(number: str, ids: Ids, person: ApiKey, now: datetime) -> Ids:
     """Let replies be unread again; return those that this person has just read."""
-    return Reply.mark_unread(ids, person.name, now - UNDO_WITHIN)
+    return Reply.mark_unread(ids, person.name, UNDO_WITHIN, now)
 
 
 def list_number(number: str, ids: Ids, person: ApiKey, now: datetime) -> Ids:

@@ -23,7 +23,7 @@ import recipients
 from access.audit import Action, Audit
 from access.do_not_call import DoNotCall, DoNotCallHistory
 from database import PAGE, CarrierTextField, InstantField, Table, db, isoformat
-from database.clock import is_ahead
+from database.clock import is_ahead, is_within
 from events.outbox import Event
 from models import Message
 from reports import Cursor
@@ -89,9 +89,11 @@ class Reply(Table):
         return cls._note_read(unread, by, now) if ids else set()
 
     @classmethod
-    def mark_unread(cls, ids: Collection[uuid.UUID], by: str, since: datetime) -> set[uuid.UUID]:
-        """Undo `mark_read` by the same person since an instant; return the ids of the replies."""
-        theirs = cls.id.in_([*ids]) & (cls.read_by == by) & (cls.read_at > since)
+    def mark_unread(
+        cls, ids: Collection[uuid.UUID], by: str, within: timedelta, now: datetime
+    ) -> set[uuid.UUID]:
+        """Undo a recent `mark_read` by the same person; return the ids of the replies."""
+        theirs = cls.id.in_([*ids]) & (cls.read_by == by) & is_within(cls.read_at, within, now)
         found = cls.select(cls.id, cls.number, cls.text).where(theirs)
         read = {each.id: meaning.read_part(each.text) for each in found}
         maybe = [id for id, means in read.items() if means is Meaning.MAYBE_NO]

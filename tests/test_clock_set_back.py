@@ -16,6 +16,7 @@ from app import create_app
 from carriers import Receipt
 from carriers.ways import Way
 from databases import POSTGRES, SQLITE, on_both, on_sqlite
+from desk import lists
 from desk_visitor import Visitor
 from events.delivery import Deliveries
 from events.outbox import Event, EventAddress
@@ -243,6 +244,19 @@ def undo(button):
     return can_be_undone
 
 
+def read_reply(service):
+    service.hear("Who is there?")
+    service.person = service.visitor()
+    service.person.open("/desk/replies")
+    service.person.press("Mark as read")
+
+
+def undo_of_reading_is_obeyed(service):
+    service.person.open("/desk/replies")
+    service.person.send("/desk/replies", **{"undo-read": lists.write(Reply.get().cursor)})
+    return Reply.get().read_at is None
+
+
 def list_number(service):
     service.person = service.visitor()
     service.person.open("/desk/do-not-call")
@@ -451,6 +465,7 @@ KINDS = {
     "an approval": Kind(decide("Approve"), undo("Approve"), MINUTE),
     "a refusal": Kind(decide("Refuse"), undo("Refuse"), MINUTE),
     "a cancellation": Kind(decide("Cancel"), undo("Cancel"), MINUTE),
+    "a reply that was read": Kind(read_reply, undo_of_reading_is_obeyed, MINUTE),
     "a number that was listed": Kind(list_number, listing_can_be_undone, MINUTE),
     "an Undo on an old page": Kind(list_number, undo_of_listing_is_obeyed, MINUTE),
     "a notice of approvals": Kind(notice, nothing_new_is_told, 15 * MINUTE),
