@@ -101,6 +101,8 @@ class Entry:
     def undone_within(self, action: str, shown_for: int) -> int:
         """Return the seconds, of those given, in which a decision can be undone for certain."""
         message = self.message
+        if message.to is None:  # redacted, so it is never sent
+            return 0
         if action == "approve":
             waits = message.approved and message.status in WAITING and not message.in_doubt
             stays = (self.forecast[0] - self.now) // timedelta(seconds=1) if waits else 0

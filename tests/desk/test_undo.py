@@ -148,6 +148,17 @@ def test_an_approved_text_that_may_have_gone_is_not_taken_back(approver, words):
     assert columns(message) == before
 
 
+def test_a_text_that_was_redacted_meanwhile_has_no_undo(operator, run):
+    message = ask()
+    operator.open()
+    operator.press("Refuse", message)
+    assert operator.page.buttons("Undo")
+    run("messages", "redact", "--to", message.to)
+    operator.open()
+    assert not operator.page.buttons("Undo")
+    assert "Too late to undo" in operator.page.text
+
+
 def test_only_the_same_person_undoes_and_only_what_was_decided(app, operator):
     message = ask()
     operator.open()
