@@ -150,6 +150,11 @@ def _audit(action, now, key, **about):
     Audit.note(action, now, **name, **about)
 
 
+def _is_of_name(name):
+    """Return the condition that an event is of a key of this name, as `by_name` counts."""
+    return Event.key.in_([*ids_of({name})])
+
+
 def _new_secret():
     return f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
 
@@ -354,7 +359,7 @@ class Event(Table):
         on = EventAddress.select(EventAddress.key).where(EventAddress.off.is_null())
         again = cls.given_up_at.is_null(False) & cls.key.in_(on)
         if key:
-            again &= cls._named_as(key)
+            again &= _is_of_name(key.name)
         changes = {"tries": 0, "next_try_at": now, "given_up_at": None}
         with db.transaction():
             if count := cls.update(changes).where(again).execute():
@@ -366,13 +371,8 @@ class Event(Table):
         """Read what waits or was given up, with its key, the oldest first, in pages."""
         events = cls.select(cls, ApiKey).join(ApiKey).order_by(cls.id)
         if key:
-            events = events.where(cls._named_as(key))
+            events = events.where(_is_of_name(key.name))
         return in_pages(events, None, lambda last: cls.id > last.id)
-
-    @classmethod
-    def _named_as(cls, key):
-        """Return the condition that an event is of a key of this name, as `by_name` counts."""
-        return cls.key.in_([*ids_of({key.name})])
 
     @classmethod
     def standings(cls) -> dict[int, Standing]:

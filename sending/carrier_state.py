@@ -169,15 +169,6 @@ class CarrierState(Table):
         return {state.name for state in paused if in_trouble(state)}
 
     @classmethod
-    def known_to_others(cls, names: Collection[str], now: datetime) -> set[str]:
-        """Return which of these carriers, of which CARRIER_URL says nothing, another scheduler has.
-
-        As in a rolling restart. It has made a pass just now.
-        """
-        lately = cls.name.in_(names) & is_within(cls.last_pass_at, UNHEARD, now)
-        return {state.name for state in cls.select().where(lately)} if names else set()
-
-    @classmethod
     def stand_in(cls, name: str) -> str | None:
         """Return the first carrier that takes the place of one in trouble, if there is one."""
         names = (cls.get_by_id(name).stand_ins or "").split()
@@ -296,6 +287,18 @@ class CarrierState(Table):
         before, after = state.__data__, state.__data__ | changes
         is_another = any(bool(before[each]) != bool(after[each]) for each in ("trouble", "is_down"))
         return state.retry_at is None or is_another
+
+
+def known_to_others(names: Collection[str], now: datetime) -> set[str]:
+    """Return which of these carriers, of which CARRIER_URL says nothing, another scheduler has.
+
+    As in a rolling restart. It has made a pass just now.
+    """
+    if not names:
+        return set()
+    lately = is_within(CarrierState.last_pass_at, UNHEARD, now)
+    found = CarrierState.select(CarrierState.name).where(CarrierState.name.in_(names), lately)
+    return {state.name for state in found}
 
 
 def in_trouble(state: CarrierState) -> bool:

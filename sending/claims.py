@@ -16,7 +16,7 @@ from access.keys import ApiKey, ids_of
 from carriers.lanes import Lane, Routes, is_of_answers, new_lane
 from database import BATCH, db
 from models import IS_SENDABLE, Message
-from sending.carrier_state import CarrierState
+from sending.carrier_state import known_to_others
 
 SENDABLE = "status IN ('queued') AND approved"
 """Say that a message may be sent, in the words of the index that finds it."""
@@ -117,7 +117,7 @@ def own_lanes(routes: Routes, now: datetime) -> list[str]:
     Other schedulers know a carrier, which we do not, that may have these texts: they ask it.
     """
     found = {each: routes.strangers(Lane.read(each)) for each in lanes()}
-    others = CarrierState.known_to_others(set().union(*found.values()), now)
+    others = known_to_others(set().union(*found.values()), now)
     return [each for each, strangers in found.items() if not strangers & others]
 
 
