@@ -24,7 +24,6 @@ from models import Message
 from reports import Cursor
 from sending import inbox
 from sending.decisions import UNDO_WITHIN
-from sending.inbox import order
 from sending.replies import READ, Reply
 
 
@@ -39,7 +38,7 @@ def replies() -> str:
         page["more"] = end and lists.write(end)
     else:
         found = inbox.conversations(g.person, page_start(), PAGE + 1, now)
-        page = results.page(conversations(found), strip, order)
+        page = results.page(conversations(found), strip, inbox.order)
     return render_template(
         "replies.html",
         **page,

@@ -54,7 +54,7 @@ def listing(
         chosen = chosen.where(Reply.number == to)
     if since:
         chosen = chosen.where(Reply.at >= since)
-    yield from in_pages(chosen, limit, lambda last: _is_before(last.at, last.id))
+    yield from in_pages(chosen, limit, _is_before)
 
 
 def conversations(
@@ -94,13 +94,13 @@ def search(
 
     Look through LOOKED_THROUGH replies, the newest first, whoever may see them.
     """
-    before = _is_before(after.at, after.id) if after else SQL("true")
+    before = _is_before(after) if after else SQL("true")
     newest_first = Reply.at.desc(), Reply.id.desc()
     rows = Reply.select().where(before).order_by(*newest_first)
     visible = reduce(or_, _visible_to(person), SQL("false"))
     matching = Reply.shown(now).where(before, visible, matches(words, Reply.number, Reply.text))
     matching = matching.order_by(*newest_first)
-    found, end = look_through(rows, matching, lambda last: ~_is_before(last.at, last.id), limit)
+    found, end = look_through(rows, matching, lambda last: ~_is_before(last), limit)
     grouped = {}
     for reply in found:
         grouped.setdefault(reply.number, []).append(reply)
@@ -123,7 +123,7 @@ def page(
             if but_of:
                 replies = replies.where(Reply.number.not_in([*but_of]))
             if after and after.rank == rank:
-                replies = replies.where(_is_before(after.at, after.id))
+                replies = replies.where(_is_before(after))
             replies = replies.order_by(Reply.at.desc(), Reply.id.desc())
             some.extend(replies.limit(limit - len(found)))
         found += sorted(some, key=lambda each: (each.at, each.id), reverse=True)
@@ -172,8 +172,10 @@ def _visible_to(person) -> list[Expression]:
     return [(Reply.key == key.id) & of_group for key in ApiKey.in_group(person.group)]
 
 
-def _is_before(at, id):
+def _is_before(last):
+    """Return the condition that a reply is listed after this one, or this cursor."""
     place = (
-        Value(field.db_value(v), converter=False) for field, v in ((Reply.at, at), (Reply.id, id))
+        Value(field.db_value(value), converter=False)
+        for field, value in ((Reply.at, last.at), (Reply.id, last.id))
     )
     return Tuple(Reply.at, Reply.id) < Tuple(*place)

@@ -12,7 +12,6 @@ from models import Message, Status
 from samples import HOUR, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import inbound, inbox
 from sending.inbound import ReplyRules
-from sending.inbox import order
 from sending.replies import Reply
 from stored_messages import held, key_named
 
@@ -111,7 +110,7 @@ def test_pages_follow_one_another_each_number_on_one_alone(operator, approver, e
             reply(n, at=at, may_be_no=n % 3 == 0 and not k, read_at=read_at)
     person = ApiKey(id=1, name="Olga", role=Role.OPERATOR)
     cursors = [each.cursor for each in inbox.page(person, None, 400, TUESDAY_NOON)]
-    assert cursors == sorted(cursors, key=order)
+    assert cursors == sorted(cursors, key=inbox.order)
     for visitor in (operator, approver):
         seen, path = [], PAGE
         while path:
