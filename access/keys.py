@@ -207,16 +207,19 @@ class ApiKey(Table):
             before = db.lock_rows(this).get().rules
             after = before._replace(**changes)
             check(after)
-            details = after.differences(before)
-            if not self._change(Action.RULED_KEY, now, details or "no change", **changes):
+            if not self._change(Action.RULED_KEY, now, after.differences(before), **changes):
                 raise Refused(f"the key {self.name!r} is revoked")
 
     def _change(self, action, now, details, *conditions, **changes):
-        """Change this key unless it is revoked; return whether it was changed."""
-        live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
+        """Change this key; return False if it is revoked, or does not meet the conditions.
+
+        What it has already is no change to be told.
+        """
+        this, live = ApiKey.id == self.id, ApiKey.revoked_at.is_null()
         with db.transaction():
-            done = ApiKey.update(changes).where(live, *conditions).execute() == 1
-            if done:
+            before = db.lock_rows(ApiKey.select().where(this)).get()
+            done = ApiKey.update(changes).where(this, live, *conditions).execute() == 1
+            if done and any(getattr(before, name) != value for name, value in changes.items()):
                 self._audit(action, now, details)
         return done
 

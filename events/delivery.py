@@ -30,7 +30,7 @@ DELAYS = (5, 5 * 60, 30 * 60, *(hours * 3600 for hours in (2, 5, 10, 14, 20, 24)
 LONGEST = timedelta(seconds=1.2 * DELAYS[-1])
 """How far ahead the next try of an event can be."""
 
-BUSY, IDLE = 0.1, 0.5  # seconds between looks into the database
+BUSY, IDLE = 0.1, 1  # seconds between looks into the database
 GRACE = 1  # seconds at the end for answers to tries that began late
 UNUSED = 60  # seconds until the connections to an address are closed
 GONE = 410

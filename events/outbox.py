@@ -99,13 +99,11 @@ class EventAddress(Table):
         """Send no more events of a key, and give up those that wait; return whether it was done.
 
         With a URL, whose receiver asked for it, do so only if that is still the address. Without
-        one, an operator asked for it.
+        one, an operator asked for it; then it is not done again where it is off.
         """
-        mine = cls.key == key
-        if url:
-            mine &= cls.url == url
+        mine = (cls.key == key) & (cls.url == url if url else cls.off.is_null())
         with db.transaction():
-            done = cls.update(off=why).where(mine).execute() == 1
+            done = cls.update(off=fn.COALESCE(cls.off, why)).where(mine).execute() == 1
             if done:
                 Event.give_up(now)
             if done and url is None:

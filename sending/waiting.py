@@ -103,14 +103,10 @@ def _expire_after(lasts):
 def expire(now: datetime, among: Collection[UUID] | None = None) -> int:
     """Expire messages that wait though it is too late to send them; count them.
 
-    `among` are the ids to choose from, if not all. What waits for a later time keeps it.
+    `among` are the ids to choose from, if not all.
     """
-    late = (
-        IS_WAITING
-        & (Message.expires_at <= now)
-        & (Message.send_at <= now)
-        & (Message.in_doubt == 0)
-    )
+    is_set_aside = (Message.send_at > now) & (Message.send_at <= now + SET_ASIDE)
+    late = IS_WAITING & (Message.expires_at <= now) & (Message.in_doubt == 0) & ~is_set_aside
     if among is not None:
         late &= Message.id.in_([*among])
     give_up = Message.update(status=Status.EXPIRED, finished_at=now)
@@ -150,12 +146,13 @@ def block_number(number: str, now: datetime, check_dnc: str = "asked") -> int:
 
 
 def _change_due(update: ModelUpdate, due: ModelSelect, still: SQL, now: datetime) -> Iterator[list]:
-    """Change all messages that are due, as `change` does; yield what each batch has changed.
+    """Change all messages that are due, as `Message.change` does; yield what each batch changed.
 
-    In batches: writers wait for one only. `due` selects the ids; each is changed while it is
-    `still` so. Those that break this are set aside.
+    In batches: writers wait for one only, and for none if nothing is due. `due` selects the ids;
+    each is changed while it is `still` so. Those that break this are set aside.
     """
-    changed, batch = True, due.limit(BATCH)
+    batch = due.limit(BATCH)
+    changed = batch.exists()
     while changed:
         try:
             changed = Message.change(update.where(locked(Message.id, batch), still))

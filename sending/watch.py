@@ -45,7 +45,7 @@ class CarrierWatch:
         now, self.probe, self.serves = self.clock.now(), None, False
         if self.stop.is_requested:
             return Permission.NONE, 0
-        self.state = state = CarrierState.get_by_id(self.name)
+        self.state = state = CarrierState.read(self.name)
         if self.rate and (pause := self.rate.wait(state.rate_used_until, now)):
             return Permission.NONE, pause
         if under_way and state.retry_at:

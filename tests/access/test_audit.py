@@ -144,6 +144,26 @@ def test_keys_of_one_name_and_a_user_of_that_name_are_told_apart(desk, told, mon
     ]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("keys", "limit", "shop", "7/s"),
+        ("keys", "extend", "shop", "--expires", "never"),
+        ("keys", "rules", "shop", "--urgent", "--hours", "09:00-12:00"),
+        ("keys", "pause", "shop"),
+        ("keys", "events", "shop", "--off"),
+        ("keys", "revoke", "shop"),
+    ],
+    ids=lambda words: words[1],
+)
+def test_a_command_that_changes_nothing_is_not_recorded(run, told, words):
+    run("keys", "create", "shop", "--events", "http://127.0.0.1:9/", "--expires", "1d")
+    run(*words)
+    before = told()
+    run(*words)
+    assert told() == before
+
+
 def test_a_time_and_a_person_choose_rows_and_many_are_paged(run, at, database_url):
     for hour in range(3):
         DoNotCall.add([f"+1212555010{hour}"], TUESDAY_NOON + hour * HOUR, "operator")

@@ -103,7 +103,7 @@ def test_what_is_under_way_while_the_address_is_switched_off_is_given_up_unless_
     with under_way(receiver):
         run("keys", "events", "app", "--off")
     assert Event.standings().get(app_key.id, (0, 0))[:2] == (0, left)
-    assert "off" in run("keys", "events", "app")
+    assert "by an operator" in run("keys", "events", "app")
     receiver.answer = Answer(204)
     run("keys", "events", "app", receiver.url)
     at(TUESDAY_NOON + DAY)

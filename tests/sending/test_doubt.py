@@ -176,6 +176,19 @@ def test_an_old_text_expires_instead_of_being_sent(run_pass, carrier, columns, l
     assert (again(message).status, again(message).finished_at) == (becomes, TUESDAY_NOON)
 
 
+def test_a_text_that_waits_beyond_its_time_expires_then_and_not_when_it_would_be_sent(
+    run_pass, carrier
+):
+    """It was held up until business hours are over, or waits for a retry."""
+    ends = TUESDAY_NOON + MINUTE
+    held_up = {"status": Status.SCHEDULED, "expires_at": ends, "send_at": TUESDAY_NOON + 20 * HOUR}
+    message = store(**held_up)
+    later(run_pass, 0)
+    assert again(message).status == Status.SCHEDULED
+    assert later(run_pass, 1) == Counter({"expired": 1})
+    assert again(message).finished_at == ends
+
+
 def test_what_is_due_or_too_old_moves_in_batches(database_url, monkeypatch):
     """So that no writer waits for more than one of them."""
     monkeypatch.setattr("sending.waiting.BATCH", 10)
