@@ -7,6 +7,7 @@ texts of carriers in trouble, are never looked at.
 import json
 from collections.abc import Callable, Collection
 from datetime import datetime
+from functools import cache
 from itertools import product
 from typing import NamedTuple
 
@@ -48,7 +49,7 @@ WITH RECURSIVE walk(lane, key_id, steps) AS (
     UNION ALL
     SELECT lane, (
         SELECT key_id FROM message {{by_lane}}
-        WHERE (lane, key_id) > (walk.lane || '', walk.key_id + 0) AND lane <= walk.lane
+        WHERE (lane, key_id) >= (walk.lane || '', walk.key_id + 1) AND lane <= walk.lane
             AND {SENDABLE} ORDER BY lane, key_id LIMIT 1
     ), steps + 1 FROM walk WHERE key_id IS NOT NULL AND steps < ?
 )
@@ -57,7 +58,8 @@ SELECT lane, key_id FROM walk WHERE key_id IS NOT NULL
 """Find some keys that have messages to be sent in these lanes, from one on: a lookup for each.
 
 With plain equations, Postgres may look by another index, as in IS_OF_PAIR. SQLite looks by a pair
-only if its values are no columns, and have no type of their own: hence `|| ''` and `+ 0`.
+only if its values are no columns, and have no type of their own, hence `|| ''` and `+ 0`; and with
+`>` it would step through all texts of the pair before.
 """
 
 IS_OF_PAIR = """(lane, key_id) >= (pair.lane, pair.key_id)
@@ -144,7 +146,7 @@ class Claims:
         self, lanes: Collection[str], routes: Routes, may_take: Callable[[Lane, str], bool]
     ):
         self.named = ids_of(routes.keys) if routes.keys else {}
-        self.may_take = may_take
+        self.may_take = cache(may_take)
         self.lanes = [lane for lane in lanes if self._is_any_mine(lane)]
 
     def claim(self, limit: int, turn: Turn) -> list[Message]:
