@@ -19,6 +19,7 @@ from running import wait_until
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, THIRD, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import heartbeats, inbound
+from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.heartbeats import Heartbeat
 from sending.inbound import ReplyRules
@@ -136,6 +137,18 @@ def test_after_an_outage_the_living_have_the_time_to_beat_before_they_are_taken_
     assert one.take_over() == 0
     assert not one.watches
     assert has_ended(living, Status.SENDING)
+
+
+def test_a_scheduler_that_was_taken_for_dead_gives_no_text_as_who_it_was(settings, carrier, at):
+    """Nobody would take that over."""
+    at(TUESDAY_NOON)
+    one = Scheduler(settings, carrier)
+    one.pulse.beat()
+    dead = one.pulse.sender
+    assert Heartbeat.end(dead)
+    text = store()
+    assert sum(one.run_pass()["sent"] for _ in range(2)) == 1
+    assert [each.sender == dead for each in Attempt.of_messages([text.id])[text.id]] == [False]
 
 
 def test_a_scheduler_that_is_told_to_stop_while_it_watches_takes_over_nothing(
