@@ -48,6 +48,19 @@ def test_two_equal_texts_in_doubt_are_not_taken_for_one(run_pass, askable):
     assert len(askable.taken) == 2
 
 
+def test_the_copy_of_an_equal_text_that_is_purged_is_not_that_of_one_that_failed(run_pass, askable):
+    failed = held(Status.FAILED, in_doubt=1, carrier="fake", finished_at=TUESDAY_NOON)
+    askable.taken.append((NEW_YORK, "Hello"))
+    later(run_pass, 1, carrier=askable)
+    assert again(failed).status == Status.FAILED
+
+
+def test_a_carrier_is_asked_by_one_of_two_schedulers_that_see_the_same_doubt(database_url):
+    message, answer_by = store(in_doubt=1, carrier="fake"), TUESDAY_NOON + 5 * MINUTE
+    asks = [doubts.ask_again_at(message.id, FAKE, answer_by, TUESDAY_NOON) for _ in range(2)]
+    assert asks == [True, False]
+
+
 def test_a_text_in_doubt_does_not_take_the_reference_of_one_under_way(run_pass, askable):
     """An equal text, which the carrier has taken and not yet answered when it is asked."""
     doubtful = store(in_doubt=1, in_doubt_since=TUESDAY_NOON, attempts=1)

@@ -25,7 +25,7 @@ from sending import doubts, inbound, receipts
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.inbound import ReplyRules
-from sending.outcomes import MAY_HAVE_TAKEN_IT
+from sending.outcomes import MAY_HAVE_TAKEN_IT, UNANSWERED
 from sending.replies import Reply
 from several_carriers import (
     ACCOUNT,
@@ -399,6 +399,17 @@ def test_a_copy_that_another_carrier_has_under_a_reference_does_not_hide_ones_ow
     (copy,) = doubts.unclear_at(Way("us"), doubtful.id)
     assert receipts.found(copy, ["7"], TUESDAY_NOON, Way("us"))
     assert isoformat(again(doubtful).finished_at)
+
+
+def test_a_copy_of_before_a_retry_that_is_ruled_out_leaves_the_doubt_of_another(run_both, us, eu):
+    us.can_be_asked = True
+    message = store(in_doubt=2, in_doubt_with="us eu", in_doubt_since=TUESDAY_NOON)
+    Message.update(tries_before=1, in_doubt=1).execute()
+    decide_on(message).cancel("shell", TUESDAY_NOON)
+    run_both(TUESDAY_NOON + MINUTE)
+    assert us.asked == [NEW_YORK]
+    ended = again(message)
+    assert (ended.status, ended.last_error) == (Status.CANCELLED, UNANSWERED), "eu may have it"
 
 
 def test_a_doubt_that_is_settled_leaves_those_with_other_carriers(run_both):
