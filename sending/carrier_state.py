@@ -153,7 +153,7 @@ class CarrierState(Table):
     @classmethod
     def read(cls, name: str) -> Self:
         """Return the state of a carrier; an idle scheduler asks every second, so in plain SQL."""
-        return cls.raw(f"SELECT * FROM carrier_state WHERE name = {db.param}", name)[0]
+        return cls.raw(f"SELECT * FROM carrier_state WHERE name = {db.param}", name).get()
 
     @classmethod
     def latest(cls) -> Self | None:
