@@ -151,11 +151,6 @@ class CarrierState(Table):
             used_now.where(cls.name == name, cls.rate_used_until > latest).execute()
 
     @classmethod
-    def read(cls, name: str) -> Self:
-        """Return the state of a carrier; an idle scheduler asks every second, so in plain SQL."""
-        return cls.raw(f"SELECT * FROM carrier_state WHERE name = {db.param}", name).get()
-
-    @classmethod
     def latest(cls) -> Self | None:
         """Return the state of the first carrier of the latest pass, if there was one."""
         return next(iter(cls.of_latest_pass()), None)
@@ -291,6 +286,11 @@ class CarrierState(Table):
         before, after = state.__data__, state.__data__ | changes
         is_another = any(bool(before[each]) != bool(after[each]) for each in ("trouble", "is_down"))
         return state.retry_at is None or is_another
+
+
+def state_of(name: str) -> CarrierState:
+    """Return the state of a carrier; an idle scheduler asks every second, so in plain SQL."""
+    return CarrierState.raw(f"SELECT * FROM carrier_state WHERE name = {db.param}", name).get()
 
 
 def known_to_others(names: Collection[str], now: datetime) -> set[str]:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from carriers import CarrierError
-from sending.carrier_state import CarrierState, Permission, in_trouble
+from sending.carrier_state import CarrierState, Permission, in_trouble, state_of
 from sending.rate import Rate, Share
 from sending.runtime import TICK
 from sending.sends import Answer, NotSent, Send, Sends
@@ -45,7 +45,7 @@ class CarrierWatch:
         now, self.probe, self.serves = self.clock.now(), None, False
         if self.stop.is_requested:
             return Permission.NONE, 0
-        self.state = state = CarrierState.read(self.name)
+        self.state = state = state_of(self.name)
         if self.rate and (pause := self.rate.wait(state.rate_used_until, now)):
             return Permission.NONE, pause
         if under_way and state.retry_at:
