@@ -213,7 +213,7 @@ class ApiKey(Table):
     def _change(self, action, now, details, *conditions, **changes):
         """Change this key; return False if it is revoked, or does not meet the conditions.
 
-        What it has already is no change to be told.
+        The audit has no row if it has these values already.
         """
         this, live = ApiKey.id == self.id, ApiKey.revoked_at.is_null()
         with db.transaction():

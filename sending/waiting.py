@@ -103,7 +103,7 @@ def _expire_after(lasts):
 def expire(now: datetime, among: Collection[UUID] | None = None) -> int:
     """Expire messages that wait though it is too late to send them; count them.
 
-    `among` are the ids to choose from, if not all.
+    `among` are the ids to choose from, if not all. What may have been set aside waits for its time.
     """
     is_set_aside = (Message.send_at > now) & (Message.send_at <= now + SET_ASIDE)
     late = IS_WAITING & (Message.expires_at <= now) & (Message.in_doubt == 0) & ~is_set_aside
