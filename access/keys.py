@@ -215,10 +215,10 @@ class ApiKey(Table):
 
         The audit has no row if it has these values already.
         """
-        this, live = ApiKey.id == self.id, ApiKey.revoked_at.is_null()
+        live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
         with db.transaction():
-            before = db.lock_rows(ApiKey.select().where(this)).get()
-            done = ApiKey.update(changes).where(this, live, *conditions).execute() == 1
+            before = ApiKey.get_by_id(self.id)  # unlocked: it waits for no create under way
+            done = ApiKey.update(changes).where(live, *conditions).execute() == 1
             if done and any(getattr(before, name) != value for name, value in changes.items()):
                 self._audit(action, now, details)
         return done

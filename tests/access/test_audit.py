@@ -1,6 +1,7 @@
 """The audit: who did what and when, kept and never changed."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from peewee import DatabaseError
@@ -12,13 +13,14 @@ from access.keys import ApiKey, Role
 from access.limits import parse
 from app import create_app
 from database import db
-from databases import on_both, on_sqlite
+from databases import on_both, on_postgres, on_sqlite
 from desk_visitor import Visitor
 from events.outbox import EventAddress
 from models import Message, Status
+from own_threads import begin
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from sending import retention
-from stored_messages import decide_on, store
+from stored_messages import decide_on, key_named, store
 
 pytestmark = on_both
 
@@ -162,6 +164,15 @@ def test_a_command_that_changes_nothing_is_not_recorded(run, told, words):
     before = told()
     run(*words)
     assert told() == before
+
+
+@on_postgres
+def test_a_change_of_a_key_waits_for_no_create_under_way(database_url):
+    shop = key_named("shop")
+    with db.atomic(), ThreadPoolExecutor() as threads:
+        store(key=shop)
+        begin(threads, shop.limit, parse("7/s"), TUESDAY_NOON).result()
+    assert ApiKey.named("shop").limits == "7/s"
 
 
 def test_a_time_and_a_person_choose_rows_and_many_are_paged(run, at, database_url):
