@@ -40,7 +40,9 @@ def create_text_message() -> Response:
     idempotency_key, digest = idempotency(value)
     try:
         answer = create(value, key, idempotency_key, digest)
-    except (AlreadyAnswered, BadRequest, HTTPException):  # what is refused now was accepted before
+    except AlreadyAnswered as first:
+        answer = repeat(first.earlier, digest)
+    except (BadRequest, HTTPException):  # what is refused now was accepted before
         earlier = idempotency_key and stored_before(key.id, idempotency_key)
         if not earlier:
             raise

@@ -11,12 +11,8 @@ from access.keys import ApiKey, Role
 from access.limits import SECOND, KeyTally, Limit, parse, recipient_reached
 from access.usual import KeyDay
 from database import EPOCH
-from models import Status
+from models import Message, Status
 from recipients import country_name
-
-
-class AlreadyAnswered(Exception):
-    """Another request with the same idempotency key was stored first."""
 
 
 class NewMessage(NamedTuple):
@@ -59,6 +55,14 @@ class NewMessage(NamedTuple):
         return self._asdict() | more
 
 
+class AlreadyAnswered(Exception):
+    """Another request with the same idempotency key was stored first, as this message."""
+
+    def __init__(self, earlier: Message | NewMessage):
+        super().__init__()
+        self.earlier = earlier
+
+
 class Request(NamedTuple):
     """A message to be stored, and the limits that the settings set."""
 
@@ -89,7 +93,7 @@ class Known(NamedTuple):
     """A snapshot of keys, limits and used idempotency keys, valid within its transaction."""
 
     keys: dict[int, ApiKey]
-    taken: set[tuple[int, str]]  # unique keys of messages
+    earlier: dict[tuple[int, str], Message | NewMessage]  # by their unique keys
     listed: dict[str, bool]  # numbers that get no texts, by whether they opted out
     of_keys: dict[int, KeyTally]
     of_numbers: dict[tuple[str, Limit], list[datetime]]  # of acceptance, the latest first
@@ -103,8 +107,8 @@ class Known(NamedTuple):
     def refusal(self, request: Request) -> Exception | None:
         """Return why a message may not be stored; of several limits, the longest wait."""
         message, reached = request.message, []
-        if message.unique_key in self.taken:  # limits do not apply to repeats
-            return AlreadyAnswered()
+        if earlier := self.earlier.get(message.unique_key):  # limits do not apply to repeats
+            return AlreadyAnswered(earlier)
         if self.listed.get(message.to) and request.spare_opted_out:
             return OnDoNotCallList("The recipient has opted out of texts.")
         if message.to in self.listed and message.check_dnc:
@@ -126,9 +130,9 @@ class Known(NamedTuple):
             elif not message.manual_mode:
                 usual.parts += message.parts
         if message.unique_key:
-            self.taken.add(message.unique_key)
             if request.answer:
                 message = message._replace(answer=request.answer(message))
+            self.earlier[message.unique_key] = message
         if self.key_limits(request):
             self.of_keys[message.key].add(message.second, message.id, message.parts)
         key = self.keys.get(message.key)

@@ -86,13 +86,13 @@ def _read(requests):
     keys = ApiKey.select(*columns).where(ApiKey.id.in_({message.key for message in messages}))
     of_numbers, usual = _accepted_to(requests), _usual(requests)
     listed = DoNotCall.listed({message.to for message in messages})
-    known = decisions.Known({k.id: k for k in keys}, set(), listed, {}, of_numbers, usual)
+    known = decisions.Known({k.id: k for k in keys}, {}, listed, {}, of_numbers, usual)
     limited = {request.message.key for request in requests if known.key_limits(request)}
     uses = [KeyUse.lock(key) for key in sorted(limited)]
     for use in uses:
         seconds = {message.second for message in messages if message.key == use.key_id}
         known.of_keys[use.key_id] = tally_of(use.key_id, use, seconds)
-    known.taken.update(_taken({message.unique_key for message in messages} - {None}))
+    known.earlier.update(_earlier({message.unique_key for message in messages} - {None}))
     return known, uses
 
 
@@ -148,13 +148,14 @@ def _instants(day):
     return EPOCH + day * DAY, EPOCH + (day + 1) * DAY
 
 
-def _taken(unique_keys):
-    """Return those of these pairs of key and idempotency key that a message has."""
+def _earlier(unique_keys):
+    """Return the messages that have these pairs of key and idempotency key, by the pairs."""
     if not unique_keys:
-        return set()
+        return {}
     pairs = ((Message.key == key) & (Message.idempotency_key == name) for key, name in unique_keys)
-    found = Message.select(Message.key, Message.idempotency_key).where(reduce(or_, pairs))
-    return set(found.tuples())
+    columns = Message.key, Message.idempotency_key, Message.answer, Message.request_digest
+    found = Message.select(*columns).where(reduce(or_, pairs))
+    return {(message.key_id, message.idempotency_key): message for message in found}
 
 
 def _insert(messages):
