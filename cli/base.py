@@ -143,7 +143,7 @@ region_option = click.option(
     "--region",
     type=region,
     is_eager=True,
-    help="Also accept national numbers of this country, such as US.",
+    help="Also accept national numbers of this country: US.",
 )
 
 
@@ -160,11 +160,9 @@ def key_option(help: str) -> Callable:
 
 
 since_option = click.option(
-    "--since", type=instant, help="Only since: 2h (ago), 3d, 2026-03-01, 2026-03-01T09:00Z."
+    "--since", type=instant, help="Only since then: 2h (ago), 3d, 2026-03-01 or 2026-03-01T09:00Z."
 )
-until_option = click.option(
-    "--until", type=instant, help="Only before this time, in the same forms."
-)
+until_option = click.option("--until", type=instant, help="Only before then, in the same forms.")
 LIMIT = click.IntRange(0, 10**9)  # databases reject larger numbers
 
 

@@ -46,7 +46,7 @@ def remove(numbers: set[str]) -> None:
 @number_argument
 @click.pass_context
 def check(ctx: click.Context, number: str) -> None:
-    """Show whether a number is listed, since when and why; exit status 0 if it is, 1 if not."""
+    """Show whether a number is listed, since when and why; exit status 0 if listed, 1 if not."""
     entry = DoNotCall.entry(number)
     base.say("listed" if entry else "not listed")
     if entry:
@@ -69,7 +69,7 @@ def history(number: str, as_json: bool) -> None:
     "--limit", type=base.LIMIT, default=50, metavar="N", help="Only N; 0 for all. Default: 50."
 )
 def list_numbers(limit: int) -> None:
-    """List the numbers, with their source and time, and how many there are."""
+    """List the numbers with their source and time, and count them."""
     entries = islice(DoNotCall.entries(), limit or None)
     rows = ((entry.number, entry.source, entry.added_at) for entry in entries)
     shown = base.table(("number", "source", "since"), rows)
@@ -104,10 +104,10 @@ def export(file: TextIO) -> None:
 def import_numbers(file: BinaryIO, region: str | None, names: tuple[str, ...]) -> None:
     """Add the numbers in a file to the list: one number per line, or a column of a CSV.
 
-    It takes the column named as one of phone numbers, otherwise the one whose cells are numbers. If
-    that is not certain, it imports nothing: choose with --column. It can be run again; listed
-    numbers stay listed. Lines without a usable number are skipped and reported with the reason. If
-    most lines are skipped, the exit status is 1.
+    The column is the one whose name says phone numbers, or else the only one whose cells are
+    numbers. If that is not certain, nothing is imported: choose with --column. You can run it
+    again; listed numbers stay listed. Lines without a usable number are skipped and reported with
+    the reason. If most lines are skipped, the exit status is 1.
     """
     try:
         numbers = NumberFile(file.read())

@@ -23,7 +23,7 @@ from events.outbox import Event, EventAddress, Standing
 
 MOST_NAMED = 10  # countries in an error
 
-keys = base.Commands("keys", help="API keys: for programs that send, and for people at the desk.")
+keys = base.Commands("keys", help="API keys for programs that send texts and people at the desk.")
 
 
 def lifetime(value: str) -> timedelta | None:
@@ -44,14 +44,18 @@ def read_limits(ctx: click.Context, parameter: click.Parameter, values: tuple) -
 
 name_argument = click.argument("name", type=base.name)
 rule_options = base.options(
-    click.option("--hours", metavar="H", help="Its business hours: mon-fri 09:00-17:00."),
+    click.option("--hours", metavar="H", help="Override the business hours: mon-fri 09:00-17:00."),
     click.option(
-        "--quiet-hours", metavar="Q", help="Its quiet hours: 21:00-08:00, or by the day; or none."
+        "--quiet-hours",
+        metavar="Q",
+        help="Override the quiet hours: 21:00-08:00, by the day, or none.",
     ),
-    click.option("--check-dnc", metavar="|".join(rules.CHECKS), help="In place of CHECK_DNC."),
-    click.option("--expire-after", metavar="T", help="In place of EXPIRE_AFTER: 10m."),
-    click.option("--urgent/--not-urgent", default=None, help="Send its texts before others."),
-    click.option("--hold-odd", metavar="yes|no", help="In place of HOLD_ODD."),
+    click.option("--check-dnc", metavar="|".join(rules.CHECKS), help="Override CHECK_DNC."),
+    click.option("--expire-after", metavar="T", help="Override EXPIRE_AFTER: 10m."),
+    click.option(
+        "--urgent/--not-urgent", default=None, help="Send its texts before other keys' texts."
+    ),
+    click.option("--hold-odd", metavar="yes|no", help="Override HOLD_ODD."),
 )
 
 
@@ -125,7 +129,7 @@ def create(
 ) -> None:
     """Create an API key and print it; it cannot be shown again.
 
-    A key without limits of its own has those of KEY_LIMITS; without a rule, the setting holds.
+    Without limits of its own, KEY_LIMITS applies; without a rule, the setting applies.
     """
     now, own = clock.now(), KeyRules(**read_rules(name, **options))
     check_rules(name, own, now)
@@ -154,7 +158,7 @@ def rotate(name: str, overlap: timedelta) -> None:
 def link(name: str) -> None:
     """Print a link that signs a person in at the desk, and its QR code.
 
-    It works once, for ten minutes. A key that is rotated, revoked or paused voids it.
+    It works once, for ten minutes. Rotating, revoking or pausing the key voids it.
     """
     import segno  # which takes a tenth of a second
 
@@ -173,7 +177,7 @@ def link(name: str) -> None:
     "--expires", type=lifetime, required=True, help='A time from now, such as 90d, or "never".'
 )
 def extend(name: str, expires: timedelta | None) -> None:
-    """Make a key, even an expired one, valid for a time from now on."""
+    """Make a key, even an expired one, valid for a time from now."""
     now = clock.now()
     until = expires and now + expires
     ApiKey.named(name).extend(until, now)
@@ -201,7 +205,7 @@ def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
 def set_rules(name: str, **options: Any) -> None:
     """Override settings for one key; "default" removes an override.
 
-    Print all its rules. Every process applies them when this returns, also to what is waiting.
+    Print all its rules. Every process applies them within a second, also to waiting messages.
     """
     key, now = ApiKey.named(name), clock.now()
     if changes := read_rules(name, **options):
@@ -218,7 +222,7 @@ def set_rules(name: str, **options: Any) -> None:
 )
 @click.option("--secret", is_flag=True, help="Print only the signing secret.")
 @click.option(
-    "--rotate", is_flag=True, help="Make a new signing secret; for a day, both sign events."
+    "--rotate", is_flag=True, help="Create a new signing secret; for a day, both sign events."
 )
 @any_address_option
 @click.pass_context
@@ -233,7 +237,7 @@ def set_events(
 ) -> None:
     """Set the address for a key's events, or show it and how many events are waiting.
 
-    The first address makes the signing secret, which stays when the address changes.
+    The first address creates the signing secret, which stays when the address changes.
     """
     if sum(map(bool, (url, off, secret, rotate))) > 1:
         raise click.UsageError("Give an address or one option.", ctx)
@@ -260,10 +264,10 @@ def set_events(
 @keys.command("list")
 @base.json_option
 def list_keys(as_json: bool) -> None:
-    """List the keys with group, role, limits, rules, and times of creation, last use and end.
+    """List the keys with group, role, limits, rules, and when they were created, last used and end.
 
-    A limit shows how much of it is used up now; one of KEY_LIMITS is in parentheses. The last use
-    is shown by the hour. A rotated key also shows how long its old secret stays valid.
+    Each limit shows how much of it is used up; limits from KEY_LIMITS are in parentheses. The last
+    use is shown by the hour. A rotated key also shows how long its old secret stays valid.
     """
     now, everyone = clock.now(), all_keys()
     limits = reports.use_of_limits(everyone, now, current_app.config["SETTINGS"].key_limits)
@@ -325,9 +329,9 @@ def row(key: dict) -> Iterable[Any]:
 @keys.command()
 @name_argument
 def pause(name: str) -> None:
-    """Refuse a key's requests, and let its texts wait, until it is resumed.
+    """Refuse a key's requests and let its texts wait until it is resumed.
 
-    Every process does so within a second. Texts expire meanwhile as usual.
+    Every process does so within a second. Waiting texts still expire.
     """
     done = ApiKey.named(name).pause(clock.now())
     base.say(f"{name}: {'paused' if done else 'was paused before'}")
@@ -336,7 +340,7 @@ def pause(name: str) -> None:
 @keys.command()
 @name_argument
 def resume(name: str) -> None:
-    """Let a paused key send again, first what is left of its waiting texts."""
+    """Let a paused key send again, including its waiting texts."""
     done = ApiKey.named(name).resume(clock.now())
     base.say(f"{name}: {'resumed' if done else 'was not paused'}")
 
@@ -344,6 +348,6 @@ def resume(name: str) -> None:
 @keys.command()
 @name_argument
 def revoke(name: str) -> None:
-    """Refuse a key from now on, in every process; its name can be used again."""
+    """Refuse a key for ever, within a second in every process; its name can be used again."""
     done = ApiKey.named(name).revoke(clock.now())
     base.say(f"{name}: {'revoked' if done else 'was already revoked'}")

@@ -41,14 +41,14 @@ filter_options = base.options(
     click.option(
         "--status",
         type=click.Choice([*map(str, Status)]),
-        help="Only in this status. Slow on large tables for scheduled, queued and sending.",
+        help="Only this status. Slow on large tables for scheduled, queued and sending.",
     ),
     click.option("--awaiting-approval", is_flag=True, help="Only messages that wait for approval."),
     base.to_options(),
     base.key_option("Only messages of this key."),
     click.option("--group", type=base.name, help="Only messages of this group's keys."),
     click.option(
-        "--visible-to", type=base.name, metavar="KEY_NAME", help="Only visible to this key."
+        "--visible-to", type=base.name, metavar="KEY_NAME", help="Only what this key may see."
     ),
     base.since_option,
     base.until_option,
@@ -194,19 +194,19 @@ def for_each(
 
 @for_each("approved", awaiting_approval=True)
 def approve(these: Selection) -> Any:
-    """Approve messages: they are sent when their time comes. Give ids, or options."""
+    """Approve messages, by ids or options. They are sent when their time comes."""
     return these.approve(base.SHELL, clock.now())
 
 
 @for_each("cancelled", WAITING)
 def cancel(these: Selection) -> Any:
-    """Cancel waiting messages; this also refuses approval. Give ids, or options."""
+    """Cancel waiting messages, by ids or options. This also refuses approval."""
     return these.cancel(base.SHELL, clock.now())
 
 
 @for_each("queued again", RETRYABLE)
 def retry(these: Selection) -> Any:
-    """Send failed, blocked, undelivered or expired messages again. Give ids, or options."""
+    """Resend failed, blocked, undelivered or expired messages, by ids or options."""
     return these.retry(clock.now(), current_app.config["SETTINGS"].expire_after)
 
 

@@ -27,7 +27,7 @@ def _made(make):
 
 @notify.command()
 def look() -> None:
-    """Send the notices that are due now; schedulers do that every five seconds."""
+    """Send the notices that are due now; schedulers do so every five seconds."""
     looking = _made(notices.Notices)
     looking.start()
     looking.finish(look=True)

@@ -17,7 +17,7 @@ replies = base.Commands("replies", help="What recipients wrote back: list, mark 
 
 @replies.command("list")
 @base.to_options("Only replies of this number.")
-@click.option("--unread", is_flag=True, help="Only those that somebody has to read.")
+@click.option("--unread", is_flag=True, help="Only replies that somebody has to read.")
 @click.option("--may-be-no", is_flag=True, help="Only possible opt-outs that need a decision.")
 @base.since_option
 @base.newest_option

@@ -40,10 +40,10 @@ def upgrade() -> None:
 
 @carriers.command("check")
 @base.to_options("Send a test text to this number and print the answer.")
-@click.option("--carrier", "name", help="Ask this one alone.")
+@click.option("--carrier", "name", help="Only this carrier.")
 @click.pass_context
 def check_carriers(ctx: click.Context, name: str | None, to: str | None) -> None:
-    """Ask each carrier whether it accepts texts and what is left, or have one send a text (--to).
+    """Ask each carrier whether it accepts texts, and for its balance; or send a text (--to).
 
     Exit status: 0 all accept, 1 one refuses, 2 none can be checked without sending a text.
     """

@@ -25,13 +25,13 @@ def month(value: str) -> datetime:
 
 @base.command
 @click.option(
-    "--month", "first", type=month, metavar="MONTH", help="Such as 2026-11. Default: this month."
+    "--month", "first", type=month, metavar="MONTH", help="As in 2026-11. Default: this month."
 )
 @base.key_option("Only texts of this key.")
 @click.option(
     "--by",
     type=click.Choice(["carrier"]),
-    help="Also by the carrier that each was given to last, with the prices that carriers told.",
+    help="Also by the carrier last given each text, with the prices that it reported.",
 )
 @base.json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print a CSV for a spreadsheet.")
