@@ -23,7 +23,7 @@ NO_NUMBER = (
 )
 NOW_LISTED = {  # by whether a number was to be added, and whether that changed the list
     (True, True): "is on the list now",
-    (True, False): "was on the list before",
+    (True, False): "was already on the list",
     (False, True): "is no longer on the list",
     (False, False): "was not on the list",
 }
@@ -102,7 +102,7 @@ def undo_change(change: str, person: ApiKey) -> str:
     try:
         number = take_back(int(change), person, clock.now())
     except (ValueError, OverflowError):
-        abort(400, "This is not a change of the list.")
+        abort(400, "There is no such change to undo.")
     except Refused as why:
         return str(why)
     return in_words(DoNotCallHistory.latest(number))

@@ -28,10 +28,10 @@ WORDS = {
 }
 CAME_OF_IT = {  # of an attempt
     None: "has not answered yet",
-    Result.TAKEN: "took it",
+    Result.TAKEN: "accepted it",
     Result.REFUSED: "refused it",
-    Result.UNCLEAR: "may have taken it",
-    Result.NOT_TAKEN: "had not taken it, when asked",
+    Result.UNCLEAR: "may have accepted it",
+    Result.NOT_TAKEN: "did not have it when asked",
 }
 
 

@@ -93,7 +93,7 @@ def set_pause(action: str, id: int, person: ApiKey, now: datetime) -> tuple[bool
     except Refused as why:
         return False, f"{why}."
     if not done:
-        return False, f"{key.name} was {PAST[action]} before."
+        return False, f"{key.name} was already {PAST[action]}."
     log.info("a key was %s by %s", PAST[action], person.name, extra={"key": person.name})
     return True, f"{key.name} is {PAST[action]}."
 

@@ -78,7 +78,7 @@ def new_texts() -> dict:
     try:
         since = EPOCH + request.args.get("since", 0, int) * MILLISECOND
     except OverflowError:
-        abort(400, "No instant is that late.")
+        abort(400, "That time is out of range.")
     known = request.args.get("known", 0, int)
     return {"texts": max(0, reports.count_awaiting(g.person, MANY, since) - known)}
 
@@ -129,7 +129,7 @@ def read_filter(fields: dict) -> Filter:
         since = day and datetime.combine(date.fromisoformat(day), time(), UTC)
         until = since and since + timedelta(days=1)
     except (ValueError, OverflowError):
-        abort(400, "A day is written as 2026-11-24.")
+        abort(400, "Write the day as 2026-11-24.")
     return Filter(status=status, key=key, since=since, until=until)
 
 

@@ -71,7 +71,7 @@ def change_replies(message_id: uuid.UUID | None = None) -> Response:
     try:
         cursors = [lists.read(each) for each in request.form[action].split(".")]
     except ValueError:
-        abort(400, "This is not the place of a reply.")
+        abort(400, "There is no such reply.")
     now, found = clock.now(), inbox.seen_by(person, [cursor.id for cursor in cursors])
     if found:
         known = {reply.id for reply in found}
@@ -132,14 +132,14 @@ ACTIONS = {
     "list": list_number,
     "undo-list": undo_listing,
 }
-TOO_LATE = "{} was not changed. Undo works for one minute, and only until something else happens."
+TOO_LATE = "{} was not changed. Undo works for one minute, and only until something else changes."
 WORDS = {  # by a button, and whether it changed something
     ("read", True): "{} was marked as read.",
-    ("read", False): "{} was read before.",
+    ("read", False): "{} was already read.",
     ("undo-read", True): "{} is unread again.",
     ("undo-read", False): TOO_LATE,
     ("list", True): "{} is on the Do Not Call list now.",
-    ("list", False): "{} was on the Do Not Call list before.",
+    ("list", False): "{} was already on the Do Not Call list.",
     ("undo-list", True): "{} is no longer on the Do Not Call list. Its replies stay read.",
     ("undo-list", False): TOO_LATE,
 }

@@ -116,6 +116,6 @@ addEventListener("load", () => {
 document.addEventListener("submit", (event) => {
   const most = event.submitter?.dataset.askBeyond;
   const chosen = document.querySelectorAll(".cards :checked").length;
-  const question = `Approve ${chosen} texts? Those that are due leave in ten seconds.`;
+  const question = `Approve ${chosen} texts? Those that are due will be sent in ten seconds.`;
   if (most && chosen > most && !confirm(question)) event.preventDefault();
 });

@@ -35,7 +35,7 @@ def test_an_operator_keeps_the_list(page):
     for button, words, listed in (
         ("Check", "is not on the list", False),
         ("Add", "is on the list now", True),
-        ("Add", "was on the list before", True),
+        ("Add", "was already on the list", True),
         ("Check", "has been on the list since 2026-03-03, added by an operator", True),
         ("Remove", "is no longer on the list", False),
         ("Remove", "was not on the list", False),

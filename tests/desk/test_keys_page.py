@@ -72,7 +72,7 @@ def test_what_somebody_else_has_done_meanwhile_is_said(operator, shop):
     operator.open(PAGE)
     shop.pause(TUESDAY_NOON)
     operator.press("Pause")
-    assert "shop was paused before." in operator.page.text
+    assert "shop was already paused." in operator.page.text
 
 
 def test_the_undo_of_an_older_page_is_of_its_own_key_alone(operator, shop):

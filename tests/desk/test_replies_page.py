@@ -154,7 +154,7 @@ def test_mark_as_read_is_for_all_that_was_shown_of_a_number_and_can_be_undone(ap
         assert (kept.read_by, kept.read_at) == (by, by and TUESDAY_NOON)
         assert not kept.may_be_no
     approver.send(PAGE, read=read)
-    assert "+1 212-555-0123 was read before." in rows(approver)[0]
+    assert "+1 212-555-0123 was already read." in rows(approver)[0]
     approver.send(PAGE, **{"undo-read": f"{read}.{lists.write(first.cursor)}"})
     assert rows(approver)[0] == "+1 212-555-0123 is unread again."
     for each in (first, second):
