@@ -85,7 +85,7 @@ IS_RETRYING = has_status(*WAITING) & SQL("due_since IS NOT NULL")
 HAS_ERROR = has_status(*WAITING) & SQL("last_error_at IS NOT NULL")
 HAS_ENDED = SQL("finished_at IS NOT NULL")
 HAS_REFERENCE = SQL("carrier_reference IS NOT NULL")
-IS_KEPT = SQL("approved AND cancelled_by IS NULL AND answers IS NULL")
+IS_USUAL = SQL("approved AND cancelled_by IS NULL AND answers IS NULL")
 REFERENCE_FORM = SQL("ltrim(lower(carrier_reference), '0')")
 IS_IN_DOUBT = SQL("in_doubt > 0")
 
