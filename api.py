@@ -15,7 +15,7 @@ from acceptance import AlreadyAnswered, NewMessage, Request, stored_before
 from access.do_not_call import OnDoNotCallList
 from access.keys import MAY_SEND, ApiKey, Role
 from access.limits import SECOND, LimitReached, TooManyParts
-from access.rules import end
+from access.rules import end_of
 from carriers.alphabets import count_parts
 from carriers.lanes import new_lane
 from database import clock, db, isoformat
@@ -67,7 +67,7 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
         **order | {"to": recipient.e164, "country": recipient.country},
         status=status,
         send_at=send_at,
-        expires_at=end(send_at, rules.expire_after),
+        expires_at=end_of(send_at, rules.expire_after),
         id=new_id(now),
         key=key.id,
         parts=count_parts(order["message"]),

@@ -23,7 +23,7 @@ SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
 
 
 def window(unit: str, second: int) -> tuple[int, int]:
-    """Return the first second of the window of UTC around one, and the first of the next."""
+    """Return the first second of the window of UTC that holds a second, and of the next."""
     if unit != "mo":
         begins = second // UNITS[unit] * UNITS[unit]
         return begins, begins + UNITS[unit]
@@ -56,7 +56,7 @@ class Limit(NamedTuple):
 
 
 class LimitReached(Exception):
-    """A message is refused; one more would be accepted at an instant."""
+    """A message is refused; from `free_at` on, one more would be accepted."""
 
     def __init__(self, whose: str, limit: Limit, free_at: datetime):
         super().__init__(f"The {whose}'s limit of {limit} is reached.")
@@ -66,7 +66,7 @@ class LimitReached(Exception):
 class TooManyParts(Exception):
     """A message has more parts than a limit of its key ever allows."""
 
-    free_at = LAST  # longer than any other limit has it wait
+    free_at = LAST  # never: of several refusals, the one that counts
 
     def __init__(self, parts: int, limit: Limit):
         super().__init__(f"The text has {parts} parts, which the key's limit of {limit} forbids.")

@@ -73,15 +73,15 @@ def duration(text: str) -> timedelta:
     return timedelta(**{UNITS[match[2]]: int(match[1])})
 
 
-def end(since: datetime, lasts: timedelta) -> datetime:
-    """Return the end of a length of time; it is no later than the last instant."""
+def end_of(since: datetime, lasts: timedelta) -> datetime:
+    """Return when a length of time ends, no later than the last instant."""
     return since + min(lasts, LAST - since)
 
 
 class Rules(NamedTuple):
-    """What decides when messages of a key may go, and which."""
+    """What decides which messages of a key may go, and when."""
 
-    opening: BusinessHours  # but for the quiet hours, which differ by place: see `hours`
+    opening: BusinessHours  # without the quiet hours, which differ by place: see `hours`
     quiet: QuietPlaces
     check_dnc: str  # one of CHECKS, whatever the request says
     expire_after: timedelta
@@ -130,5 +130,5 @@ class Rules(NamedTuple):
         return self.opening._replace(quiet=silent)
 
     def never_open(self, now: datetime, countries: Collection[str] | None) -> list[str]:
-        """Return the places, of these countries or of all, that these rules leave no minute."""
+        """Return the places, of these countries or of all, with no minute open by these rules."""
         return recipients.never_open(self.opening, self.quiet, now, countries)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey, names_of, rules_of
-from access.rules import KeyRules, end
+from access.rules import KeyRules, end_of
 from carriers import Carrier
 from carriers.lanes import TESTERS, Routes
 from database import db
@@ -283,7 +283,7 @@ class Sender:
             send.terms = self.terms.of_key(own)
             if message.expires_at is None:  # stored just now by a version before migration 0035
                 lasts = message.lasts(own, self.settings.expire_after)
-                message.expires_at = end(message.first_send_at, lasts)
+                message.expires_at = end_of(message.first_send_at, lasts)
             return outcomes.judge(message, send.terms, opted_out, now)
         except Exception as error:
             kind = type(error).__name__  # its words may hold the number
