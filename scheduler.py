@@ -76,7 +76,7 @@ class Scheduler:
         self.senders = [Sender(settings, each, *shared) for each in (*connected, simulator)]
         self.tend_at = self.step_at = 0  # by the monotonic clock
         self.left = 0  # messages that the present pass may still claim
-        self.watches = False  # whether another scheduler may be dead
+        self.suspects_death = False  # whether another scheduler may be dead
 
     def run(self, every: float | None, show: Callable[[str], None] = counts_log.info) -> int:
         """Make one pass, or one every so often until a stop; return the exit status."""
@@ -149,13 +149,13 @@ class Scheduler:
                 self.left -= steps[-1].claimed
             look_at = self.clock.monotonic() + LOOK_EVERY
             self.step_at = min(look_at, *(sender.resumes_at for sender in self.senders))
-        did = any(step.did for step in steps)
-        if did:
+        made_progress = any(step.made_progress for step in steps)
+        if made_progress:
             self.step_at = min(self.step_at, now + TICK) if self.is_busy else now
         if self.stop.is_requested or self.is_busy:
             return self.is_busy
         waits = self.left and any(sender.waits for sender in self.senders)
-        return bool(did or waits or self.watches)
+        return bool(made_progress or waits or self.suspects_death)
 
     @property
     def is_busy(self) -> bool:
@@ -225,7 +225,7 @@ class Scheduler:
 
     def take_over(self) -> int:
         """Take over the messages of dead schedulers; return how many."""
-        dead, self.watches = self.pulse.watch(self.settings.claim_timeout)
+        dead, self.suspects_death = self.pulse.watch(self.settings.claim_timeout)
         taken_over = sum(take_over(each, self.clock.now()) for each in dead)
         self.counts["taken over"] += taken_over
         return taken_over

@@ -16,7 +16,7 @@ from database import clock, isoformat
 from database.clock import is_ahead
 from sending import claims, passes
 from sending.carrier_state import CarrierState, in_trouble
-from sending.passes import Standing
+from sending.passes import PassTimes
 
 STALLED_AFTER = timedelta(minutes=2)
 """Longest stall before we report a problem: a pass of cron and a first retry fit in."""
@@ -98,7 +98,7 @@ class Health(NamedTuple):
     oldest_due: datetime | None  # when the message that has waited longest became due
     retrying: int
     last_sent_at: datetime | None
-    passes: Standing
+    passes: PassTimes
     carrier: str | None  # of the last pass; "" if it had none, None before the first pass
     trouble: str | None  # why the carrier takes nothing
     is_down: bool  # and does not merely refuse the account
@@ -233,7 +233,7 @@ def read(now: datetime, ways: Sequence[Way] = ()) -> Health:
         oldest_due=reports.oldest_due(now),
         retrying=reports.retrying(),
         last_sent_at=reports.last_sent_at(),
-        passes=passes.standing(),
+        passes=passes.pass_times(),
         carrier=carrier and carrier.name,
         trouble=carrier and carrier.trouble,
         is_down=bool(carrier and carrier.is_down),

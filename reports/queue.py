@@ -87,9 +87,9 @@ def awaiting_carrier(testers_too: bool = True) -> int:
     return count_up_to(IS_SENDABLE if testers_too else IS_SENDABLE & may_go())
 
 
-def in_lane(lane: str, but_of: Collection[int]) -> int:
-    """Count the messages that may be sent now and are in a lane, but for those of some keys."""
-    return count_up_to(IS_SENDABLE & (Message.lane == lane) & Message.key.not_in([*but_of]))
+def in_lane(lane: str, excluded: Collection[int]) -> int:
+    """Count the messages in a lane that may be sent now, except those of the excluded keys."""
+    return count_up_to(IS_SENDABLE & (Message.lane == lane) & Message.key.not_in([*excluded]))
 
 
 def next_parts() -> list[int]:

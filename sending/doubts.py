@@ -12,8 +12,7 @@ from sending.attempts import DIED, IS_UNCLEAR, Attempt, Result
 def to_ask(carrier: Way, now: datetime, limit: int) -> list[Attempt]:
     """Return some attempts about which a carrier is to be asked now, the longest due first.
 
-    Only of messages that wait: asking about others may find the copy of an equal text that is
-    purged.
+    Their messages wait. Asking about others might find the copy of an equal text that is purged.
     """
     due = _is_unclear_at(carrier) & _is_to_ask(now)
     waiting = Attempt.select().join(Message).where(due, has_status(*WAITING))
@@ -34,7 +33,7 @@ def ask_again_at(
 
 
 def unclear_at(carrier: Way, message_id: uuid.UUID) -> list[Attempt]:
-    """Return the copies of a message that a carrier may have, the first one first."""
+    """Return the copies of a message that a carrier may have, the first of them first."""
     own = _is_unclear_at(carrier) & (Attempt.message == message_id)
     return [*Attempt.select().where(own).order_by(Attempt.number)]
 

@@ -29,19 +29,19 @@ from sending.attempts import DIED, REFERENCE_FORM, Attempt, Result, cost
 log = logging.getLogger("receipts")
 
 KEPT = timedelta(days=3)
-"""How long a receipt waits for a yes that comes late; most are of others on the account.
+"""How long a receipt waits for a late yes; most belong to others on the account.
 
 A repeat does not make it wait longer.
 """
 
 LATE = timedelta(minutes=5)
-"""How long a receipt may wait for its yes until it counts as one that matches nothing."""
+"""How long a receipt may wait for its yes until it counts as unmatched."""
 
 MOST_COPIES = 20
-"""How many copies of texts to a number are looked at to tell whose a receipt can be."""
+"""How many copies of texts to a number are looked at to find the one that a receipt is of."""
 
 MOST_KEPT = 100
-"""How many receipts that are kept for numbers are looked at when a text to these is recorded."""
+"""How many receipts kept for some numbers are looked at when texts to these are recorded."""
 
 _MAY_BECOME = {  # delivered is the last word
     Status.DELIVERED: has_status(Status.SENT, Status.UNDELIVERED),
@@ -79,7 +79,7 @@ class EarlyReceipt(Table):
 
     @property
     def prefix(self) -> str:
-        """What its reference is kept behind: forgers may use the same for their own numbers."""
+        """What its stored reference begins with: a forger may repeat one for another number."""
         return f"{self.carrier} {self.number} " if self.unmarked else f"{self.carrier} "
 
     @property
@@ -105,7 +105,7 @@ class OptOutMessage(Table):
 
     @classmethod
     def note(cls, ids: Collection[str], now: datetime) -> bool:
-        """Note a message by what identifies it; return False if any of that was noted before.
+        """Note a message by its ids; return False if any of them was noted before.
 
         On Postgres this waits for another transaction that notes the same.
         """
@@ -123,12 +123,12 @@ def sent(
     carrier: Way,
     numbers: Mapping[UUID, int] | None = None,
 ) -> int:
-    """Record a carrier's yes to messages, its references by their ids; return how many.
+    """Record a carrier's yes to messages, its references by their ids; return how many changed.
 
     The yes counts even if the claim is lost. It changes nothing if its reference is known: from
     before a person retried the message, or as that of an equal text in doubt, of which the carrier
-    took one copy. `numbers` are those of the copies; without one, it is the first of which nothing
-    else is known.
+    took one copy. `numbers` are those of the copies; if one is not given, the yes is to the first
+    copy whose result is not known.
     """
     if not references:
         return 0
@@ -144,7 +144,7 @@ def sent(
 
 
 def _known(references, carrier):
-    """Return the messages whose yes is known already, or is that of an equal text."""
+    """Return the messages whose yes was recorded before, or belongs to an equal text."""
     pairs = [(Message.id.db_value(id), each) for id, each in references.items() if each]
     if not pairs:
         return set()
@@ -159,7 +159,7 @@ def _known(references, carrier):
 def _take(references, now, carrier, numbers, prices):
     """Record the carrier's yes to messages; return their numbers, None for a redacted one.
 
-    A try that was counted when its answer was lost is not counted again.
+    A try that was counted when its answer was lost does not count again.
     """
     these = Message.select(Message.id).where(Message.id.in_([*references]))
     db.lock_rows(these.order_by(Message.id)).execute()  # so no copy of theirs changes meanwhile
@@ -181,7 +181,7 @@ def _take(references, now, carrier, numbers, prices):
     yes = yes.from_(taken).where(Message.id == id, Message.status.not_in(TAKEN))
     changed = Message.change(yes)
     for id, copy in copies.items():
-        copy.take(references[id], carrier, now, prices.get(id))
+        copy.note_yes(references[id], carrier, now, prices.get(id))
     for id, copy in in_doubt.items():
         message = Message.get_by_id(id)
         since_retry = copy.number > message.tries_before
@@ -190,9 +190,9 @@ def _take(references, now, carrier, numbers, prices):
 
 
 def found(attempt: Attempt, references: Collection[str], now: datetime, carrier: Way) -> bool:
-    """Record that a carrier, asked, has taken a copy in doubt; say whether it has.
+    """Record whether a carrier, asked, has taken a copy in doubt, and return it.
 
-    The carrier names all texts like this; the first that is no other copy's is this one.
+    `references` are those of all equal texts; the first that no other copy has is this one's.
     """
     id = attempt.message_id
     with db.atomic():
@@ -253,9 +253,8 @@ def ignore(stop: bool, problem: str, now: datetime) -> None:
 def obey(said: OptOut, now: datetime, check_dnc: str) -> Effect:
     """Do as a recipient said: STOP lists the number, START takes it off if a reply put it there.
 
-    A word, the carrier's too, that is older than the last one about this number changes nothing,
-    and neither does one that came before. A STOP blocks the messages that wait for the number and
-    look at the list.
+    A word, also one from the carrier, changes nothing if it is older than the last one about this
+    number, or a repeat. A STOP blocks the messages that wait for the number and look at the list.
     """
     with db.atomic():
         if not OptOutMessage.note(said.message_ids, now):
@@ -270,9 +269,9 @@ def obey(said: OptOut, now: datetime, check_dnc: str) -> Effect:
 
 
 def read_number(number: str, certain: bool) -> tuple[str, str | None]:
-    """Return a number that a carrier names in its valid form, and why it cannot be relied on.
+    """Return the E.164 form of a number from a carrier, and why it cannot be relied on, or None.
 
-    A number that was texted can.
+    A number that was texted can be relied on.
     """
     try:
         number = recipients.national(number, None)
@@ -287,7 +286,7 @@ def read_number(number: str, certain: bool) -> tuple[str, str | None]:
 def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: Way) -> None:
     """Record receipts, in any order and any number of times.
 
-    `delivered` is the last word; without it, the first word counts.
+    `delivered` is final; without it, the first receipt counts.
     """
     said = [_readable(each) for each in _delivered_first(receipts)]
     if not said:
@@ -303,8 +302,8 @@ def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: Way) ->
 def record_unmarked(receipt: Receipt, now: datetime, carrier: Way) -> bool:
     """Record a receipt without its protocol's mark, if it is of a message to its number.
 
-    Return False if it cannot be: then its number has written it. It is kept if the yes to such a
-    message is yet to be recorded.
+    Return False if it cannot be: then its number has written it. Keep it if the yes to such a
+    message may still be recorded.
     """
     said = _readable(receipt)
     with db.atomic():
@@ -324,7 +323,7 @@ def _delivered_first(receipts):
 
 
 def _readable(said):
-    """Return a receipt as it can be stored, with the message's id if what was repeated is one."""
+    """Return a receipt that can be stored; drop a message id that is no UUID."""
     try:
         id = UUID(said.message_id) if said.message_id else None
     except ValueError:
@@ -335,8 +334,8 @@ def _readable(said):
 def look_again(number: str, ways: Iterable[Way], now: datetime) -> set[UUID]:
     """Apply the receipts that were kept for a number, because a text to it is now in doubt.
 
-    They may be of any carrier, of which `ways` have names before. Return the ids of the messages
-    that they belong to.
+    They may be of any carrier; `ways` know the former names. Return the ids of the messages that
+    they belong to.
     """
     with db.atomic():
         return _apply_kept(_kept_lately({number}), ways, now)
@@ -365,7 +364,7 @@ def forget_number(number: str) -> None:
 
 
 def correct(now: datetime) -> None:
-    """Let receipts that came by a clock that has been set back since be of now."""
+    """Date receipts now that were kept by a clock which has been set back since."""
     EarlyReceipt.count_as_now(EarlyReceipt.received_at, now)
     IgnoredOptOut.count_as_now(IgnoredOptOut.at, now)
 
@@ -387,7 +386,7 @@ def _apply_early(references, numbers, carrier, now):
 
 
 def _kept_lately(numbers) -> ModelSelect:
-    """Select the latest receipts that are kept for these numbers; one of ours is hardly older."""
+    """Select the latest receipts that are kept for these numbers; older ones are hardly ours."""
     kept = EarlyReceipt.select().where(EarlyReceipt.number.in_(numbers))
     return kept.order_by(EarlyReceipt.received_at.desc()).limit(MOST_KEPT)
 
@@ -404,12 +403,11 @@ def _apply_kept(kept, ways, now):
 
 
 def _apply(said, at, carrier, now, unmarked=False):
-    """Have a receipt count for the message that it belongs to; return its id, None if unknown.
+    """Apply a receipt to the message that it belongs to; return its id, or None if unknown.
 
-    `at` is when it came. A message that it ends has ended now: what is kept for a while is found by
-    that.
+    `at` is when it came. A message that it ends has ended now: retention goes by that time.
     """
-    copy = owner(said, at, carrier, unmarked)
+    copy = copy_of(said, at, carrier, unmarked)
     if copy is None:
         return said.message_id if _is_of_other_part(said, carrier) else None
     id = copy.message_id
@@ -426,12 +424,12 @@ def _apply(said, at, carrier, now, unmarked=False):
     return id
 
 
-def owner(said: Receipt, at: datetime, carrier: Way, unmarked: bool = False) -> Attempt | None:
+def copy_of(said: Receipt, at: datetime, carrier: Way, unmarked: bool = False) -> Attempt | None:
     """Return the copy that a receipt is of, or None if that is not known.
 
-    It is the latest that has its reference; one to its number that has it in other digits, if there
-    is one such; or the only one in doubt that the carrier may have given its number of late. What
-    is `unmarked` counts only for its number.
+    It is the latest that has its reference; the only one to its number that has it in other digits;
+    or the only one in doubt that the carrier may have given to its number lately. An `unmarked`
+    receipt counts only for its number.
     """
     latest = Attempt.ended_at.desc()
     has_it = Attempt.reference == said.reference
@@ -451,7 +449,7 @@ def owner(said: Receipt, at: datetime, carrier: Way, unmarked: bool = False) -> 
 
 
 def _only_doubt(said, at, carrier):
-    """Return the copy in doubt of the only text to a number that a carrier may have of late.
+    """Return the copy in doubt of the only text to a number that a carrier lately may have got.
 
     If the carrier was given it twice, only `delivered` counts: another word may be of either copy.
     """
@@ -465,7 +463,7 @@ def _only_doubt(said, at, carrier):
 
 
 def _late_copies(number, at, carrier):
-    """Return some copies of texts to a number that a carrier has of late, or may have."""
+    """Return some copies of texts to a number that a carrier has lately got, or may have."""
     recent = Message.finished_at.is_null() | (Message.finished_at > at - KEPT)
     given = Attempt.is_open() | (Attempt.ended_at > at - KEPT)
     return [*Attempt.given_to(number, carrier).where(recent, given).limit(MOST_COPIES)]

@@ -67,8 +67,8 @@ class Recorder:
     def interpret(self, answer: Answer, now: datetime) -> Answer:
         """Return an answer with the error that counts.
 
-        If a carrier cannot reach a country and another may be used, its no is about that alone. A
-        no about the account is one for now if this text had it before, and the carrier has taken
+        If a carrier cannot reach a country and another may be used, only that counts. A no about
+        the account counts as one for now if this text had one before and the carrier has taken
         another text since.
         """
         send, error = answer.send, answer.error
@@ -83,7 +83,7 @@ class Recorder:
         return answer
 
     def others(self, send: Send) -> list[str]:
-        """Return the other carriers that may be used for a message, well or not."""
+        """Return the other carriers that may be used for a message, also those in trouble."""
         order = self.routes.order(Lane.read(send.message.lane), send.key_name or "")
         return [name for name in order if name != self.way.name]
 
@@ -96,7 +96,7 @@ class Recorder:
         receipts.sent(said, now, self.way, numbers)
 
     def record_not_given(self, send: Send, outcome: Outcome | None, now: datetime) -> None:
-        """Record what becomes of a text that the carrier was not given: it may keep its place."""
+        """Record what becomes of a text that the carrier was not given; it may keep its place."""
         with db.atomic():
             is_moved = outcome and send.message.apply(outcome, now)
             take_back([send.message])
@@ -134,7 +134,7 @@ class Recorder:
         return lane
 
     def end_attempt(self, send: Send, error: CarrierError, outcome: Outcome, now: datetime) -> None:
-        """Note with the attempt that the carrier did not say yes.
+        """End the attempt of a text that the carrier did not say yes to.
 
         If its scheduler was taken for dead meanwhile, a no settles what was unclear.
         """
@@ -219,7 +219,7 @@ class Inbox:
     def __init__(self, carrier: Carrier, rules: ReplyRules, watch: CarrierWatch):
         self.carrier, self.rules, self.watch = carrier, rules, watch
         self.unrecorded = []
-        self.asked = None  # what came in: the future of this question, and when it was asked
+        self.asked = None  # the future of the question what came in, and when it was asked
         self.ask_at = 0  # by the monotonic clock
 
     def ask(self) -> None:
@@ -252,8 +252,8 @@ class Inbox:
     def collect(self) -> bool:
         """Record what came; return whether there was anything.
 
-        Calling `received` acknowledges the last batch: that is recorded first. A reply is recorded
-        alone, since nothing tells it from another with the same words.
+        Calling `received` acknowledges the last batch, so that is recorded first. Each reply has a
+        transaction of its own, since nothing tells it from another with the same words.
         """
         if not self.unrecorded:
             self.unrecorded = self.carrier.received()

@@ -30,7 +30,7 @@ class Clock:
 class Ended(Queue):
     """The futures of sends whose threads have ended.
 
-    A SimpleQueue might wait for ever: Python 3.11 takes a timeout that is over for none.
+    A SimpleQueue might wait for ever: Python 3.11 treats an elapsed timeout as none.
     """
 
     def gather(self, seconds: float) -> list[Future]:

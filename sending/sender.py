@@ -40,10 +40,10 @@ log = logging.getLogger("scheduler")
 
 
 class Step(NamedTuple):
-    """What a step of a sender came to."""
+    """The result of a sender's step."""
 
-    claimed: int = 0  # texts; fewer if others may be claimed again
-    did: bool = False  # anything that may let others, or itself, do more
+    claimed: int  # texts, less those that may be claimed again
+    made_progress: bool  # so it, or others, may be able to do more
 
 
 class Sender:
@@ -79,10 +79,10 @@ class Sender:
         self.inbox = Inbox(carrier, ReplyRules.of(settings, self.way), self.watch)
         self.key_names = {}  # by id
         self.resumes_at = math.inf  # when a pause ends, by the monotonic clock, if that is known
-        self.is_unsure = False  # whether the last claim was committed
+        self.is_unsure = False  # whether the last claim may have been committed unnoticed
 
     def begin_pass(self) -> None:
-        """Begin to wait anew for the carrier's pauses, and for threads."""
+        """Wait for the carrier's pauses, and try all threads, from the start again."""
         self.recorder.progress_at = self.clock.monotonic()
         self.sends.most = self.sends.size
 
@@ -106,7 +106,7 @@ class Sender:
         back = self.retry(self.take_back_unknown) if self.is_unsure else 0
         self.retry(self.inbox.take_missed)
         back += sum(answer.may_go_soon for answer in self.recorder.unrecorded)
-        did = self.recorder.record() or back
+        made_progress = self.recorder.record() or back
         permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
         room, questions = self.room(permission), []
         if room and permission is Permission.ALL:
@@ -123,7 +123,7 @@ class Sender:
         if ready and self.watch.rate:  # more may go before these are answered
             pause = TICK
         self.resumes_at = self.clock.monotonic() + pause if pause else math.inf
-        return Step(claimed - back, bool(did or claimed or questions))
+        return Step(claimed - back, bool(made_progress or claimed or questions))
 
     def room(self, permission: Permission) -> int:
         """Return how many more texts may be begun."""
@@ -137,7 +137,7 @@ class Sender:
     def ask(self, room: int) -> list[Send]:
         """Return some messages in doubt about which the carrier is to be asked now.
 
-        Those of which a receipt that was kept shows that it has them need no question.
+        If a kept receipt shows that the carrier has a message, no question is needed.
         """
         if not self.carrier.can_be_asked:
             return []
@@ -155,11 +155,11 @@ class Sender:
         return questions
 
     def is_received(self, message: Message, now: datetime) -> bool:
-        """Say whether a receipt that was kept shows that a carrier has a text in doubt."""
+        """Say whether a kept receipt shows that a carrier has a text in doubt."""
         return message.id in receipts.look_again(message.to, self.routes.ways, now)
 
     def send_of(self, message: Message) -> Send:
-        """Return the send of a message, which goes first if one is to go first now."""
+        """Return the send of a message, as the probe if one is to go first now."""
         if message.key_id not in self.key_names:
             self.key_names |= names_of({message.key_id})
         name = self.key_names.get(message.key_id)
@@ -170,7 +170,7 @@ class Sender:
     def claim(self, room: int) -> tuple[int, list[Send]]:
         """Claim messages, and judge them; return how many, and those that may go now.
 
-        What SEND_RATE does not let go keeps its place, and its key is the next in turn.
+        Texts that SEND_RATE holds up keep their places, and their key has the next turn.
         """
         if self.watch.stop.is_requested or not (groups := self.claims()):
             return 0, []
@@ -196,7 +196,7 @@ class Sender:
         return len(messages) - len(waiting), going
 
     def take_back_unknown(self) -> int:
-        """Take back what a claim has committed though the database failed before it said so."""
+        """Take back what a claim has committed if the database failed before it said so."""
         held = (*self.sends.under_way.values(), *(each.send for each in self.recorder.unrecorded))
         known = {send.message.id for send in held}
         own = Attempt.in_hand(self.pulse.sender).where(Attempt.carrier == self.name)
@@ -206,10 +206,10 @@ class Sender:
         return len(unknown)
 
     def claims(self) -> list[Claims]:
-        """Return what this carrier may be given of the texts that wait, in groups by preference.
+        """Return which waiting texts this carrier may be given, in groups by preference.
 
-        A text that goes first at a risk should not be in doubt already, but where no other carrier
-        may be used for it.
+        A text that goes first at a risk should not be in doubt already, unless no other carrier may
+        be used for it.
         """
         routes = self.routes
         lanes = claims.own_lanes(routes, self.clock.now())
@@ -231,9 +231,9 @@ class Sender:
         return [each for each in groups if each.lanes]
 
     def claim_new(self, claims: Claims, room: int) -> list[Message]:
-        """Claim messages; after a pause one, and not of the key of the last one if another has any.
+        """Claim messages; after a pause one, of another key than the last probe if there is any.
 
-        Nor is it the same one if there is another. What is not urgent goes after what was.
+        It is not the same message if there is another. After an urgent probe, others come first.
         """
         turn = Turn(self.watch.state.next_keys)
         last = self.last_probe() if self.watch.probe else None
@@ -292,7 +292,7 @@ class Sender:
             return outcomes.cannot_be_judged(message, error, self.terms, now)
 
     def within_rate(self, ready: list[Send]) -> list[Send]:
-        """Return the first of these messages, which SEND_RATE lets go now."""
+        """Return as many of these messages, from the first on, as SEND_RATE lets go now."""
         if not (self.watch.rate and ready):
             return ready
         share = self.watch.take_rate([send.message.parts or 1 for send in ready])

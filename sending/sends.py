@@ -34,7 +34,7 @@ class Send:
 
     message: Message
     key_name: str | None  # for the log
-    sender: UUID  # as which it was claimed
+    sender: UUID  # the scheduler's id when it was claimed
     terms: Terms  # that held when it was judged
     not_before: float = 0  # SEND_RATE lets the text go then, by the monotonic clock
     since: datetime | None = None  # of a question: when the carrier was first given the text
@@ -131,7 +131,7 @@ class Sends:
         return [self._answer(self.under_way.pop(future), future) for future in own]
 
     def _answer(self, send, ended):
-        """Return the answer of a send; an error of ours leaves the text in doubt."""
+        """Return the answer to a send; an error of ours leaves the text in doubt."""
         error = ended.exception()
         if error is None:
             return Answer(send, None, ended.result())

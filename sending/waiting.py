@@ -30,13 +30,13 @@ from models import (
 )
 
 SET_ASIDE = timedelta(minutes=10)
-"""How long a message is left alone that breaks what the scheduler does with all that are due."""
+"""How long a message is left alone that breaks a change of all messages that are due."""
 
 log = logging.getLogger("scheduler")
 
 
 def correct(now: datetime) -> None:
-    """Let what was noted by a clock that has been set back since be of now."""
+    """Date messages now whose instants were noted by a clock that has been set back since."""
     Message.count_as_now(Message.created_at, now, Message.id > first_id(now))
     Message.count_as_now(Message.finished_at, now, has_status(*FINISHED), HAS_ENDED)
     decided = Message.send_date.is_null() | Message.due_since.is_null(False)
@@ -76,8 +76,8 @@ def _is_kept_off(setting):
 def decide_expiry(setting: timedelta, among: Collection[UUID] | None = None) -> None:
     """Decide when it is too late to send messages that wait, where that is not decided yet.
 
-    By the rules that their keys have now; `setting` is for keys without one. `among` are the
-    ids to choose from, if not all.
+    It depends on the rules that their keys have now; `setting` is for keys without one. `among` are
+    the ids to choose from, if not all.
     """
     undecided = IS_WAITING & Message.expires_at.is_null()
     if among is not None:
@@ -103,7 +103,7 @@ def _expire_after(lasts):
 def expire(now: datetime, among: Collection[UUID] | None = None) -> int:
     """Expire messages that wait though it is too late to send them; count them.
 
-    `among` are the ids to choose from, if not all. What may have been set aside waits for its time.
+    `among` are the ids to choose from, if not all. Those that may be set aside wait for their time.
     """
     is_set_aside = (Message.send_at > now) & (Message.send_at <= now + SET_ASIDE)
     late = IS_WAITING & (Message.expires_at <= now) & (Message.in_doubt == 0) & ~is_set_aside
@@ -117,10 +117,10 @@ def expire(now: datetime, among: Collection[UUID] | None = None) -> int:
 def expire_in_doubt(
     lanes: Collection[str], reason: str, now: datetime, of_paused: bool = False
 ) -> int:
-    """Give up messages in doubt of which no sender will soon know more.
+    """Give up expired messages in doubt of which no sender will soon know more; return how many.
 
-    They have expired, or are cancelled if somebody has done so; return how many. `of_paused` are
-    those of keys that are paused.
+    They become expired, or cancelled if somebody has cancelled them. With `of_paused`, only those
+    of paused keys are given up.
     """
     if not lanes:
         return 0
@@ -148,8 +148,8 @@ def block_number(number: str, now: datetime, check_dnc: str = "asked") -> int:
 def _change_due(update: ModelUpdate, due: ModelSelect, still: SQL, now: datetime) -> Iterator[list]:
     """Change all messages that are due, as `Message.change` does; yield what each batch changed.
 
-    In batches: writers wait for one only, and for none if nothing is due. `due` selects the ids;
-    each is changed while it is `still` so. Those that break this are set aside.
+    Other writers wait for one batch at most, and for none if nothing is due. `due` selects the ids;
+    each is changed only if it is `still` so. Those that break this are set aside.
     """
     batch = due.limit(BATCH)
     changed = batch.exists()
