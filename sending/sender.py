@@ -97,8 +97,8 @@ class Sender:
         """Whether a single pass waits for the end of the carrier's pause."""
         return self.resumes_at <= self.recorder.progress_at + self.longest_wait
 
-    def step(self, left: float) -> Step:
-        """Do what can be done now; claim no more than `left` messages.
+    def step(self, quota: float) -> Step:
+        """Do what can be done now; claim no more than `quota` messages.
 
         1. Record answers. 2. See who may send. 3. Ask about texts in doubt. 4. Claim as many texts
         as may be sent, judge them, and take SEND_RATE. 5. Begin to send.
@@ -112,7 +112,7 @@ class Sender:
         if room and permission is Permission.ALL:
             questions = self.retry(self.ask, room)
         claimed, ready = 0, []
-        if room := min(left + back, room - len(questions)):
+        if room := min(quota + back, room - len(questions)):
             claimed, ready = self.retry(self.claim, room)
         if permission is Permission.PROBE and not ready:
             questions = self.retry(self.ask, 1)
