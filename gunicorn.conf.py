@@ -93,7 +93,7 @@ def report(connected: Iterable[Carrier]) -> None:
     log = logging.getLogger("web")
     for name in ("database", "tables", "keys"):
         try:
-            found = checks.LOOKS[name](settings)
+            found = checks.ALL[name](settings)
         except (Refused, *database.ERRORS) as problem:
             log.error("the %s: %s", name, problem)
             break

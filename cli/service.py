@@ -107,7 +107,7 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
         "last_hour": reports.ended_since(hour_ago),
         "last_day": reports.ended_since(day_ago),
         "awaiting_approval": reports.awaiting_approval(),
-        "events": {name: standing._asdict() for name, standing in Event.by_name().items()},
+        "events": {name: backlog._asdict() for name, backlog in Event.by_name().items()},
         "receipts_unmatched": receipts.unmatched(day_ago, now),
         "opt_outs_ignored": receipts.ignored_opt_outs(day_ago),
         "send_rate": held and held._asdict(),
@@ -125,8 +125,8 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
     show_errors(told["errors"])
     if held:
         show_held(held, now)
-    for key, standing in told["events"].items():
-        waiting, given_up, oldest = standing.values()
+    for key, backlog in told["events"].items():
+        waiting, given_up, oldest = backlog.values()
         since = f" since {base.shown(oldest)}" if oldest else ""
         say(f"events of {key}: {waiting} waiting{since}, {given_up} given up")
     for problem in told["problems"]:
@@ -137,7 +137,7 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
 def state_as_object(state: health.Health) -> dict[str, object]:
     """Return the state of the service as JSON has it."""
     told = state._asdict()
-    del told["now"], told["bad_end"], told["passes"]
+    del told["now"], told["failure_spike"], told["passes"]
     told |= {"commonest_error": state.error(), "problems": state.problems()}
     told["last_pass_at"] = state.last_pass_at
     told["carriers"] = [each._asdict() for each in state.carriers]
@@ -204,8 +204,8 @@ def check(ctx: click.Context) -> None:
     """
     base.say("settings: can be used")  # otherwise, this process would have ended
     failed = set()
-    for name, look in checks.LOOKS.items():
-        if name in checks.OF_THE_DATABASE and failed & {"database", "tables"}:
+    for name, look in checks.ALL.items():
+        if name in checks.NEED_TABLES and failed & {"database", "tables"}:
             continue
         try:
             lines = look(current_app.config["SETTINGS"]).splitlines()

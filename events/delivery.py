@@ -47,7 +47,7 @@ class Receiver(SignedPosts):
 
     def __init__(self, url: str, concurrency: int, timeout: float):
         super().__init__(url, concurrency, timeout)
-        # An operator may insist on one
+        # An operator may have insisted on such an address
         self.avoids_link_local = not urls.is_link_local(urls.split(url).hostname)
 
 
@@ -63,7 +63,7 @@ class Endpoint:
 
     @property
     def load(self) -> int:
-        """How many events of it are in hand."""
+        """How many of its events are in hand."""
         return self.under_way + len(self.waiting)
 
     @property
