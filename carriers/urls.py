@@ -15,9 +15,9 @@ NO_URL = (
 
 
 def scheme(url: str) -> str:
-    """Return what stands before the first colon of a carrier's URL.
+    """Return the scheme of a carrier's URL; raise ValueError if it is not a URL.
 
-    Raise ValueError, without any of it, for what is no URL.
+    The error repeats nothing of it.
     """
     match = re.fullmatch("([a-z0-9][a-z0-9+]*):(//.*)?", url, re.IGNORECASE | re.DOTALL)
     if not match:

@@ -67,12 +67,12 @@ def parse(text: str) -> tuple[Way, ...]:
 
 
 def by_name(ways: Iterable[Way]) -> dict[str, Way]:
-    """Return carriers by their names, and by those that they had before."""
+    """Return carriers by their names and former names."""
     return {name: way for way in ways for name in way.names}
 
 
 def _problems_of_names(ways):
-    """Return the problems of names that do not tell carriers apart."""
+    """Return a problem for each name that two carriers have, or one has twice."""
     called = Counter(way.name for way in ways)
     given = Counter(name for way in ways for name in way.names)
     return [
