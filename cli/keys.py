@@ -308,7 +308,7 @@ def events_of(address: EventAddress | None, backlog: Backlog) -> dict:
 
 
 def row(key: dict) -> Iterable[Any]:
-    """Return the object of a key as a row for people."""
+    """Return a key, given as an object, as a row for people."""
     uses = []
     for use in key["limits"]:
         told = f"{use['used']} of {use['limit']}"

@@ -33,7 +33,7 @@ YES_AND_NO = ({"y", "n"}, {"t", "f"}, {"1", "0"}, {"j", "n"}, {"s", "n"}, {"o", 
 
 
 class Unclear(ValueError):
-    """Raised where it is not certain which numbers are meant; the message says why."""
+    """It is not certain which numbers are meant; the message says why."""
 
 
 @dataclass
@@ -88,7 +88,7 @@ class NumberFile:
                 column.cells.append(cell)
 
     def chosen(self, names: Collection[str]) -> list[Column]:
-        """Return the columns with these names or places; raise Unclear if one is none."""
+        """Return the columns with these names or places; raise Unclear if there is none."""
         columns = {}
         for name in names:
             wanted = name.strip().casefold()
@@ -102,7 +102,7 @@ class NumberFile:
     def column_of_numbers(self) -> Column:
         """Return the column that is named as one of numbers, or else the only one that has some.
 
-        Raise Unclear if that is not certain: a wrong one lists strangers.
+        Raise Unclear if that is not certain: the wrong one would list strangers.
         """
         found = [c for c in self.columns if c.may_hold_numbers(7)]  # an amount has fewer digits
         named = [c for c in self.columns if PHONE.search(c.name) and c.may_hold_numbers(5)]
@@ -136,8 +136,8 @@ def _list(columns):
 def read(cell: str, region: str | None) -> str:
     """Return the E.164 form of a cell's number, even if a spreadsheet has reformatted it.
 
-    Quotation marks may stay: libphonenumber finds where a number begins and ends. What follows
-    another delimiter than the file's is another cell.
+    Quotation marks may stay: libphonenumber finds where a number begins and ends. What follows a
+    delimiter, even if the file has another one, is not part of the number.
     """
     text = re.split(f"[{DELIMITERS}]", cell)[0].strip(' "=')
     if DATE.fullmatch(text):
@@ -175,7 +175,7 @@ def _text(body):
 
 
 def _delimiter(lines):
-    """Return the delimiter that most lines have outside of quotation marks, and most often.
+    """Return the delimiter that most lines have outside quotation marks; of equals, the commonest.
 
     csv.Sniffer is wrong twice as often, and takes 29 s for 10,000 stray quotation marks.
     """
@@ -220,10 +220,10 @@ def _digits(cell):
 
 
 def _may_be_number(cell, fewest):
-    """Say whether a cell has a number's digits; letters behind them make it a street or a word."""
-    _, *behind = re.split(r"\d", cell, maxsplit=1)
+    """Say whether a cell has a number's digits; letters after them make it a street or a word."""
+    _, *after = re.split(r"\d", cell, maxsplit=1)
     return (
         _digits(cell) >= fewest
-        and not any(map(str.isalpha, "".join(behind)))
+        and not any(map(str.isalpha, "".join(after)))
         and not DATE.fullmatch(cell.strip(' "='))
     )

@@ -135,7 +135,7 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
 
 
 def state_as_object(state: health.Health) -> dict[str, object]:
-    """Return the state of the service as JSON has it."""
+    """Return the state of the service as a JSON object."""
     told = state._asdict()
     del told["now"], told["failure_spike"], told["passes"]
     told |= {"commonest_error": state.error(), "problems": state.problems()}
@@ -145,7 +145,7 @@ def state_as_object(state: health.Health) -> dict[str, object]:
 
 
 def show_held(held: health.HeldByRate, now: datetime) -> None:
-    """Print what waits for SEND_RATE, and until when."""
+    """Print how many texts wait for SEND_RATE, and until when."""
     say(
         f"SEND_RATE delays {base.count(held.texts, 'text')}, about {held.parts} parts: "
         f"the last would be sent at {base.shown(held.empty_at)} (in {_span(held.empty_at - now)})"
