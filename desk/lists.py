@@ -48,12 +48,12 @@ def keep_search() -> str | None:
 
 
 def kept_search() -> str:
-    """Return what this page looks for; "" if it shows all."""
+    """Return what this page looks for; "" if it shows everything."""
     return session.get("find", "") if "find" in request.args else ""
 
 
 def national(number: str) -> str:
-    """Return the E.164 form of a number; a national one is of the country given last in a form."""
+    """Return the E.164 form of a number; a national one is of the country last given in a form."""
     return read_number(number, session.get("region"))
 
 

@@ -1,4 +1,4 @@
-"""What stands on top of what waits for approval: whether texts go, and the operator's figures."""
+"""The top of the page of approvals: whether texts go, and the operator's figures."""
 
 from datetime import datetime, timedelta
 
@@ -25,7 +25,7 @@ def health() -> Health:
 
 @blueprint.app_template_global()
 def is_held(message: Message) -> bool:
-    """Return whether a text that is due would not go now: nothing sends, or no carrier takes it."""
+    """Return whether a due text would not go now, since nothing sends or no carrier takes it."""
     lane, routes = Lane.read(message.lane or ""), Routes(current_app.config["SETTINGS"].ways)
     return health().holds(routes.order(lane, message.key.name))
 
