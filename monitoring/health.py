@@ -225,9 +225,9 @@ def _trouble(state, stranger, public):
 def read(now: datetime, ways: Sequence[Way] = ()) -> Health:
     """Read the health of the service with these carriers; an index serves each query."""
     passes.correct(now)
-    carrier, several = CarrierState.latest(), CarrierState.of_latest_pass()
-    if len(several) > 1:  # the first that is in trouble stands for all
-        carrier = next((state for state in several if state.trouble), carrier)
+    several = CarrierState.of_latest_pass()
+    # The first that is in trouble stands for all
+    carrier = next((state for state in several if state.trouble), several[0] if several else None)
     return Health(
         now,
         oldest_due=reports.oldest_due(now),
@@ -279,10 +279,10 @@ class HeldByRate(NamedTuple):
 
 def held_by_rate(per_second: float | None, now: datetime) -> HeldByRate | None:
     """Return what SEND_RATE, in parts a second, holds up; None if it holds up nothing."""
-    carrier = CarrierState.latest()
-    if len(CarrierState.of_latest_pass()) > 1:
-        return None  # each has its own rate
-    if not (per_second and carrier) or carrier.retry_at or not carrier.used_rate_lately(now):
+    carrier, *others = CarrierState.of_latest_pass() or [None]
+    if others or not (per_second and carrier):  # each of several has its own rate
+        return None
+    if carrier.retry_at or not carrier.used_rate_lately(now):
         return None
     some = reports.next_parts()
     if not some:

@@ -230,11 +230,10 @@ def _walk(lanes, begin, limit):
 
 
 def _with_texts(pairs):
-    pairs = [*pairs]
-    by_lane = db.by_index("message_lane")
-    sql = WITH_TEXTS.format(pairs=db.rows_of_pairs("pair"), by_lane=by_lane)
-    found = db.execute_sql(sql.replace("?", db.param), (json.dumps([*pairs]),)) if pairs else None
-    return found.fetchall() if found else []
+    if not (pairs := [*pairs]):
+        return []
+    sql = WITH_TEXTS.format(pairs=db.rows_of_pairs("pair"), by_lane=db.by_index("message_lane"))
+    return db.execute_sql(sql.replace("?", db.param), (json.dumps(pairs),)).fetchall()
 
 
 def _claim(pairs, share):
@@ -242,4 +241,4 @@ def _claim(pairs, share):
     first = THE_FIRST.format(by_lane=by_lane, lock=lock)
     few = db.few_of_each(db.rows_of_pairs("pair"), "message", "id, key_id, send_at", first)
     sql = CLAIM.format(are_first=db.among(OF_EACH_KEY.format(few=few))).replace("?", db.param)
-    return [*Message.raw(sql, json.dumps([*pairs]), share, share)]
+    return [*Message.raw(sql, json.dumps(pairs), share, share)]

@@ -276,9 +276,6 @@ def _answer(reply, word, text, now):
         check_dnc=False,
         max_retries=0,
         created_at=now,
-        idempotency_key=None,
-        request_digest=None,
-        answer=None,
         lane=of_answers(reply.carrier),
     )
     use = KeyUse.lock(message.key)

@@ -124,9 +124,8 @@ def expire_in_doubt(
     """
     if not lanes:
         return 0
-    old = (
-        IS_SENDABLE & Message.lane.in_(lanes) & (Message.in_doubt > 0) & (Message.expires_at <= now)
-    )
+    old = IS_SENDABLE & Message.lane.in_(lanes) & (Message.in_doubt > 0)
+    old &= Message.expires_at <= now
     if of_paused:
         old &= Message.key.in_(ApiKey.paused())
     withdrawn = Message.cancelled_by.is_null(False), Status.CANCELLED
