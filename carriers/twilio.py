@@ -84,14 +84,14 @@ class Twilio(HttpCarrier):
         )
         if options["smart_encoding"] not in ("true", "false"):
             raise ValueError("smart_encoding in twilio://… must be true or false")
-        self._is_encoded = options["smart_encoding"] == "true"
+        self._smart_encoding = options["smart_encoding"] == "true"
         if re.fullmatch(r"MG[0-9a-fA-F]{32}", sender):
             self._fields = {"MessagingServiceSid": sender, "SmartEncoded": "false"}
         elif re.fullmatch(rf"\+[1-9]\d{{6,14}}|{urls.SENDER}", sender, re.ASCII):
             self._fields = {"From": sender}
         else:
             raise ValueError("FROM in twilio://…@FROM must be +number, short code, name or MG… SID")
-        if self._is_encoded:
+        if self._smart_encoding:
             self._fields["SmartEncoded"] = "true"
         self._is_key = user.startswith("SK")
         if self._is_key and not options["account"]:
@@ -231,7 +231,7 @@ class Twilio(HttpCarrier):
 
     def _is_same(self, body, text):
         """Return whether a body can be this text, as Twilio may have stored it."""
-        if self._is_encoded:
+        if self._smart_encoding:
             return _letters(body) == _letters(text)
         return body.split() == text.split()
 

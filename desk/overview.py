@@ -11,8 +11,7 @@ from desk.lists import MANY
 from models import Message
 from monitoring.health import Health
 
-HOUR = timedelta(hours=1)
-DAY = 24  # hours
+HOUR, HOURS_OF_DAY = timedelta(hours=1), 24
 
 
 @blueprint.app_template_global()
@@ -33,13 +32,13 @@ def is_held(message: Message) -> bool:
 def look_over(now: datetime) -> dict:
     """Return the operator's overview: texts going out and recent outcomes."""
     this_hour = now.replace(minute=0, second=0, microsecond=0)
-    going_out = enumerate(reports.going_out(this_hour, DAY, MANY))
+    going_out = enumerate(reports.going_out(this_hour, HOURS_OF_DAY, MANY))
     at_limit = reports.limits_used_up(now, current_app.config["SETTINGS"].key_limits)
     return {
         "hours": [(this_hour + after * HOUR, *counts) for after, counts in going_out],
         "most_an_hour": MANY,
         "once_approved": reports.due_once_approved(MANY),
-        "ended": reports.ended_since(now - DAY * HOUR, DAY * MANY),
-        "most_a_day": DAY * MANY,
+        "ended": reports.ended_since(now - HOURS_OF_DAY * HOUR, HOURS_OF_DAY * MANY),
+        "most_a_day": HOURS_OF_DAY * MANY,
         "at_limit": [*{key.name: limit for key, limit in at_limit}.items()],
     }

@@ -302,8 +302,8 @@ class Reader:
     # When this process failed to store a message, if it has stored none since
     not_stored_at: datetime | None = None
 
-    def __init__(self, ways: Sequence[Way] = (), lasts: float = 0):
-        self.ways, self.lasts = ways, lasts
+    def __init__(self, ways: Sequence[Way]):
+        self.ways, self.lasts = ways, 0
         self._lock, self._read_at = threading.Lock(), -math.inf
         self._health = self._error = None
 

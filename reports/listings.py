@@ -101,6 +101,7 @@ def _creation_filters(only):
 
 
 def chosen_keys(name, group):
+    """Return the keys with a name, in a group; raise Refused if there are none."""
     keys = ApiKey.select()
     if name:
         keys = keys.where(ApiKey.name == name)

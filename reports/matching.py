@@ -27,16 +27,16 @@ def matches(words: str, number: Field, text: Field) -> Expression:
 
 
 def look_through(
-    rows: ModelSelect, matching: ModelSelect, reach: Callable[[Model], Expression], limit: int
+    rows: ModelSelect, matching: ModelSelect, down_to: Callable[[Model], Expression], limit: int
 ) -> tuple[list[Model], Model | None]:
     """Return the matching ones of LOOKED_THROUGH rows, and the row after which to look further.
 
-    Both queries have the newest first; `reach` returns the condition that a row is no older than
+    Both queries have the newest first; `down_to` returns the condition that a row is no older than
     another.
     """
     last = rows.offset(LOOKED_THROUGH - 1).first()
     if last:
-        matching = matching.where(reach(last))
+        matching = matching.where(down_to(last))
     found = list(matching.limit(limit))
     return found, found[-1] if len(found) == limit else last
 

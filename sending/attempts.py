@@ -114,7 +114,7 @@ class Attempt(Table):
         return copies
 
     def note_yes(
-        self, reference: str | None, carrier: Way, now: datetime, price: Money | None = None
+        self, reference: str | None, carrier: Way, now: datetime, price: Money | None
     ) -> None:
         """Note the yes of a carrier to this copy."""
         told = {"result": Result.TAKEN, "ended_at": now, "reference": reference, "words": None}

@@ -28,7 +28,7 @@ from sending.inbound import ReplyRules
 from sending.outcomes import Outcome, Terms
 from sending.rate import Rate
 from sending.recorder import Inbox, Recorder, take_back
-from sending.runtime import THIS_MACHINE, TICK, Ended, Runtime, Stop
+from sending.runtime import TICK, Ended, Runtime, Stop
 from sending.sends import Send, Sends
 from sending.watch import CarrierWatch
 from settings import Settings
@@ -62,7 +62,7 @@ class Sender:
         ended: Ended,
         counts: Counter,
         retry: Callable,
-        runtime: Runtime = THIS_MACHINE,
+        runtime: Runtime,
     ):
         self.settings, self.carrier, self.name = settings, carrier, carrier.name
         self.clock, self.pulse, self.retry, self.routes = runtime.clock, pulse, retry, routes

@@ -22,7 +22,7 @@ class CarrierWatch:
         sends: Sends,
         rate: Rate | None,
         claim_timeout: int,
-        are_several: bool = False,
+        are_several: bool,
     ):
         self.name, self.sends, self.rate = name, sends, rate
         self.stop, self.clock = sends.stop, sends.clock
