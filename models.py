@@ -257,7 +257,7 @@ class Message(Table):
         Message.update(last_error=error, last_error_at=now).where(waits).execute()
 
     def has_twin_under_way(self) -> bool:
-        """Say whether an equal text is being sent for another message."""
+        """Return whether an equal text is being sent for another message."""
         alike = (Message.to == self.to) & (Message.message == self.message)
         being_sent = alike & has_status(Status.SENDING) & (Message.id != self.id)
         return Message.select().where(being_sent).exists()
@@ -288,7 +288,7 @@ class Message(Table):
         return ANSWER_WITHIN if self.answers else own.lasts(setting)
 
     def is_too_late(self, now: datetime) -> bool:
-        """Say whether it is too late to send this message."""
+        """Return whether it is too late to send this message."""
         return self.expires_at is not None and self.expires_at <= now
 
     @property
@@ -303,7 +303,7 @@ class Message(Table):
 
     @property
     def blocked_because(self) -> str | None:
-        """Say why the Do Not Call list kept this message from its number, if that is known."""
+        """Return why the Do Not Call list kept this message from its number, if that is known."""
         if self.status != Status.BLOCKED or self.to is None:
             return None
         return DoNotCallHistory.why_at(self.to, self.finished_at)
@@ -314,12 +314,12 @@ class Message(Table):
         return self.cancelled_by is not None and self.finished_at is None
 
     def obeys_send_date(self, now: datetime) -> bool:
-        """Say whether a send_date lets this message go now, whatever hours the recipient has."""
+        """Return whether a send_date lets this message go now, whatever hours the recipient has."""
         # Counted back from now: no instant is later than the year 9999
         return self.send_date is not None and now - SEND_DATE_LASTS < self.send_date
 
     def state(self) -> str:
-        """Say where this message stands, in an operator's words."""
+        """Return where this message stands, in an operator's words."""
         if self.status == Status.SENDING:
             return "being sent right now"
         if self.finished_at:
@@ -330,7 +330,7 @@ class Message(Table):
 
 
 PARTS = fn.COALESCE(Message.parts, 1)
-"""The parts of a message; one where a version before migration 0014 stored none."""
+"""The parts of a message; one if a version before migration 0014 stored it."""
 
 
 def accepted(key: int, since: int, until: int, after: uuid.UUID | None = None) -> list[int]:

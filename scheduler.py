@@ -111,8 +111,8 @@ class Scheduler:
     def run_pass(self, until: float | None = None) -> Counter:
         """Do all that can be done now; return counts of what happened, and of what waits.
 
-        A single pass ends once nothing more can be done. One that will be repeated ends then, too,
-        or at an instant of the monotonic clock: it leaves open what is under way.
+        A single pass ends once nothing more can be done. A pass that will be repeated also ends
+        `until` an instant of the monotonic clock, and leaves open what is under way.
         """
         for sender in self.senders:
             sender.begin_pass()
@@ -249,7 +249,7 @@ class Scheduler:
         self.counts["expired"] += waiting.expire_in_doubt(unasked, UNANSWERED, now, of_paused=True)
 
     def is_given_up(self, lane: Lane, trouble: set[str]) -> bool:
-        """Say whether no carrier will soon, if ever, tell whether it took a text in doubt."""
+        """Return whether no carrier will soon, if ever, tell whether it took a text in doubt."""
         asked = self.routes.asked(lane)
         return asked in trouble if asked else not self.routes.order(lane)
 
@@ -384,7 +384,7 @@ def seconds(text: str) -> float:
 
 
 def introduce(connected: Sequence[Carrier]) -> None:
-    """Say where texts go, or that they go nowhere."""
+    """Return where texts go, or that they go nowhere."""
     if not connected:
         log.warning("CARRIER_URL is not set: messages are promoted and wait")
         return

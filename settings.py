@@ -286,7 +286,7 @@ def _kept(text):
 
 
 def _carriers(text):
-    """Return a CARRIER_URL of which each part can be read."""
+    """Return a CARRIER_URL; raise ValueError unless each part can be read."""
     ways.parse(text)
     return text.strip()
 

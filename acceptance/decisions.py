@@ -144,7 +144,7 @@ class Known(NamedTuple):
 
 
 def _held(message, parts, most):
-    """Return a message that waits for approval because so many parts on its day are odd."""
+    """Return a message that waits for approval because this many parts on a day are unusual."""
     why = f"{parts} parts to {country_name(message.country)} today, at most {most} on a day before"
     return message._replace(manual_mode=True, held_because=why)
 

@@ -55,7 +55,7 @@ class Inserts:
                 self._process = os.getpid()
 
     def _run(self):
-        """Insert what comes, for ever: no error ends this thread or leaves a caller waiting."""
+        """Insert rows for ever: no error ends this thread or leaves a caller waiting."""
         try:
             while True:
                 batch = [self._rows.get()]

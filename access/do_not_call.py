@@ -204,7 +204,7 @@ class DoNotCallHistory(Table):
 
     @classmethod
     def why_at(cls, number: str, at: datetime) -> str | None:
-        """Say why the list kept texts from a number at an instant; None if it is not known."""
+        """Return why the list kept texts from a number at an instant; None if it is not known."""
         changes = cls.of(number)
         before = [each for each in changes if each.at <= at]
         if not before or before[-1].what == "left":
@@ -267,7 +267,7 @@ class LastReply(Table):
 
     @classmethod
     def forget(cls, number: str) -> None:
-        """Forget what a number replied, unless the list's history keeps the number anyway.
+        """Forget when a number replied, unless the list's history keeps the number anyway.
 
         If it is kept there, an older word that comes late must still change nothing.
         """

@@ -1,4 +1,4 @@
-"""The rules that hold for messages: those of their key, and the settings where it has none."""
+"""The rules that hold for messages: those of their key, or else the settings."""
 
 import re
 from collections.abc import Collection
@@ -118,7 +118,7 @@ class Rules(NamedTuple):
         )
 
     def keeps_off(self, check_dnc: bool, opted_out: bool) -> bool:
-        """Say whether the Do Not Call list keeps a text from a number that is on it.
+        """Return whether the Do Not Call list keeps a text from a number that is on it.
 
         `check_dnc` says whether its request asked for that.
         """

@@ -7,7 +7,7 @@ from peewee import CompositeKey, IntegerField, TextField, fn
 
 from database import Table, db
 
-DAYS = 14  # before a day, that tell what is usual
+DAYS = 14  # the days before one that show what is usual
 FEW = 20  # parts on a day, which are never odd
 TIMES = 3  # more than this many times the most of a usual day is odd
 
@@ -53,13 +53,13 @@ class KeyDay(Table):
         return db.lock_rows(cls.select().where(cls._is(key, country, day))).first()
 
     def most_before(self) -> int:
-        """Return the most parts of one of the DAYS before."""
+        """Return the most parts on any of the DAYS before this one."""
         days = KeyDay.day.between(self.day - DAYS, self.day - 1)
         theirs = (KeyDay.key_id == self.key_id) & (KeyDay.country == self.country)
         return KeyDay.select(fn.MAX(KeyDay.parts)).where(theirs, days).scalar() or 0
 
     def is_odd(self, parts: int) -> bool:
-        """Say whether this many more parts on this day are odd."""
+        """Return whether this many more parts on this day are odd."""
         return self.parts + parts > max(FEW, TIMES * self.most)
 
     def put(self) -> None:

@@ -271,7 +271,7 @@ OWN = {
     "webhook+https": "carriers.webhook:Webhook",
     "webhook+http": "carriers.webhook:Webhook",
 }
-# difflib's similarity from which a scheme is a misspelt one of OWN: xmpps, Apprise's, is 0.8.
+# difflib's similarity from which a scheme counts as a misspelt one of OWN; Apprise's xmpps has 0.8.
 CLOSE = 0.82
 
 
@@ -312,7 +312,7 @@ def connect(
 
 
 def check_foreign(url: str) -> None:
-    """Raise ValueError if a URL of none of OWN cannot be one of Apprise's either."""
+    """Raise ValueError if a URL with a scheme not in OWN cannot be one of Apprise's either."""
     given = urls.scheme(url)
     scheme = given.lower()
     near = ["webhook+https"] if scheme == "webhook" else get_close_matches(scheme, OWN, 1, CLOSE)

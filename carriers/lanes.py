@@ -126,7 +126,7 @@ class Routes:
         return {*lane.doubts}.difference(self.current_names)
 
     def may_take(self, name: str, lane: Lane, key: str, trouble: Collection[str]) -> bool:
-        """Say whether a carrier is the one that is given a text now.
+        """Return whether a carrier is the one that is given a text now.
 
         Its own trouble does not count, so that a text can go first after its pause.
         """
@@ -156,5 +156,5 @@ def of_answers(carrier: str) -> str:
 
 
 def is_of_answers(lane: Lane) -> bool:
-    """Say whether a lane is for texts that answer replies, which go before all others."""
+    """Return whether a lane is for texts that answer replies, which go before all others."""
     return lane.only not in (None, TESTERS)

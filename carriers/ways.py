@@ -33,12 +33,12 @@ class Way(NamedTuple):
         return self.name, *self.was
 
     def may_serve(self, country: str | None, key: str) -> bool:
-        """Say whether it may be used for texts of a key to a country."""
+        """Return whether it may be used for texts of a key to a country."""
         of_country = self.countries is None or country in self.countries
         return of_country and (self.keys is None or key in self.keys)
 
     def shares_with(self, other: "Way") -> bool:
-        """Say whether there are texts for which either may be used."""
+        """Return whether there are texts for which either may be used."""
         pairs = (self.countries, other.countries), (self.keys, other.keys)
         return all(one is None or two is None or one & two for one, two in pairs)
 

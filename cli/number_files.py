@@ -48,20 +48,20 @@ class Column:
         return f"column {self.place}" + (f" {self.name[:40]!r}" if self.name else "")
 
     def may_hold_numbers(self, digits: int) -> bool:
-        """Say whether a cell may be a number of at least so many digits."""
+        """Return whether a cell may be a number of at least this many digits."""
         return any(_may_be_number(cell, digits) for cell in self.cells)
 
     def is_international(self) -> bool:
-        """Say whether a cell has a plus sign."""
+        """Return whether a cell has a plus sign."""
         return any("+" in cell for cell in self.cells)
 
     def has_area_codes(self) -> bool:
-        """Say whether all cells are area codes."""
+        """Return whether all cells are area codes."""
         cells = [*filter(None, self.cells)]
         return bool(cells) and all(map(AREA_CODE.fullmatch, cells))
 
     def tells_who_wants_texts(self) -> bool:
-        """Say whether this is a column of consent, or of yes and no."""
+        """Return whether this is a column of consent, or of yes and no."""
         says = WANTS_TEXTS.search(self.name) or any(map(WANTS_TEXTS.fullmatch, self.cells))
         return bool(says) or {*map(str.casefold, filter(None, self.cells))} in YES_AND_NO
 
@@ -208,7 +208,7 @@ def _record(lines, delimiter):
 
 
 def _is_header(row):
-    """Say whether a row names columns: it has a letter, and no cell has several digits."""
+    """Return whether a row names columns: it has a letter, and no cell has several digits."""
     return any(map(str.isalpha, "".join(row))) and not any(_digits(cell) > 4 for cell in row)
 
 
@@ -220,7 +220,7 @@ def _digits(cell):
 
 
 def _may_be_number(cell, fewest):
-    """Say whether a cell has a number's digits; letters after them make it a street or a word."""
+    """Return whether a cell has a number's digits, and no letters after them, as a street has."""
     _, *after = re.split(r"\d", cell, maxsplit=1)
     return (
         _digits(cell) >= fewest

@@ -41,7 +41,7 @@ _POSTGRES_OUTAGES = (
 
 
 def is_outage(error: Exception) -> bool:
-    """Say whether an error means "later": a database that is away, locked, full or old.
+    """Return whether an error means "later": a database that is away, locked, full or old.
 
     Anything else is a bug: of our own code, broken SQL, a value that the database cannot keep, a
     violated constraint.
@@ -98,6 +98,6 @@ def passed_over(log: logging.Logger, what: str) -> Iterator[None]:
 
 
 def _tables_are_old(error):
-    """Say whether a statement failed because the tables are not up to date."""
+    """Return whether a statement failed because the tables are not up to date."""
     wrong = sqlite_code(error) == sqlite3.SQLITE_ERROR or (sqlstate(error) or "").startswith("42")
     return wrong and not is_migrated()

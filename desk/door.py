@@ -67,7 +67,7 @@ def admit() -> Response | tuple[str, int] | None:
 
 
 def find_person() -> None:
-    """Find out who is signed in, unless that is known; nobody is while the database is away."""
+    """Find out who is signed in, once; nobody is while the database is away."""
     if "person" in g:
         return
     g.person = g.key = None  # as they stay if the database is away

@@ -14,7 +14,7 @@ from reports import Cursor
 from sending import outcomes
 from sending.attempts import Attempt, Result
 
-MOST_COSTLY = 5  # characters that are named where they make more parts
+MOST_COSTLY = 5  # characters that are named if they make more parts
 WORDS = {
     Status.SCHEDULED: "waits for its time",
     Status.QUEUED: "waits for the carrier",
@@ -126,7 +126,7 @@ class Entry:
         return f"the end of {quiet}" if until else "business hours"
 
     def local(self, at: datetime) -> str:
-        """Write an instant in the recipient's local time; nothing if that is unknown."""
+        """Write an instant in the recipient's local time; return "" if that is unknown."""
         if not self.recipient:
             return ""
         try:
@@ -154,7 +154,7 @@ class Entry:
 
     @property
     def attempts(self) -> list[tuple[datetime, str]]:
-        """When the message was given to a carrier, and what came of it."""
+        """When the message was given to a carrier, and with what result."""
         told = []
         for attempt in Attempt.of_messages([self.message.id])[self.message.id]:
             words = f": {attempt.words}" if attempt.words else ""
@@ -184,6 +184,6 @@ class Entry:
 
 
 def outcome(message: Message, now: datetime) -> str:
-    """Say what became of a message, and when: "delivered 2 hours ago"."""
+    """Return what became of a message, and when: "delivered 2 hours ago"."""
     at = message.receipt_at or message.finished_at
     return f"{message.status} {ago(at, now)}" if at else str(message.status)

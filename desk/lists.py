@@ -39,16 +39,16 @@ def page_start() -> Cursor | None:
 
 
 def keep_search() -> str | None:
-    """Keep what a form looks for in the session, since proxies log addresses.
+    """Keep the search words of a form in the session, since proxies log addresses.
 
-    Return what the address says in its place, if anything is looked for.
+    Return what the address has in their place, or None without any.
     """
     session["find"] = request.form.get("find", "").replace("\0", " ").strip()[:LONGEST].strip()
     return "on" if session["find"] else None
 
 
 def kept_search() -> str:
-    """Return what this page looks for; "" if it shows everything."""
+    """Return the search words of this page; "" if it shows everything."""
     return session.get("find", "") if "find" in request.args else ""
 
 
@@ -58,7 +58,7 @@ def national(number: str) -> str:
 
 
 def pressed(actions: Iterable[str]) -> str:
-    """Return the name of the button that was pressed; abort if it is none of these."""
+    """Return the name of the button that was pressed; abort if it is not among these."""
     action = next((name for name in actions if name in request.form), None)
     if action is None:
         abort(400, "No button was pressed.")

@@ -124,7 +124,7 @@ class Deliveries:
         self.thread.start()
 
     def stop(self, seconds: float = math.inf) -> None:
-        """Begin no more tries, and wait for receivers no longer than so many seconds, or TIMEOUT.
+        """Begin no more tries, and wait for receivers at most this many seconds, or TIMEOUT.
 
         A handler of signals may call this: it takes no lock.
         """

@@ -214,7 +214,7 @@ class Event(Table):
     def write_reply(cls, key: int, message_id: uuid.UUID, data: dict, now: datetime) -> None:
         """Write an event of a reply to a message, if the key has an address that is on.
 
-        `data` has its `reply_id`, text, and what it led to.
+        `data` has its `reply_id`, its text, and what it led to.
         """
         on = (EventAddress.key == key) & EventAddress.off.is_null()
         if EventAddress.select().where(on).exists():
@@ -233,7 +233,7 @@ class Event(Table):
 
     @classmethod
     def read_texts(cls, claimed: Iterable[Self]) -> None:
-        """Read the bodies of replies in claimed events anew: their texts may be emptied by now."""
+        """Read the bodies of claimed events of replies again: their texts may be empty by now."""
         if replied := {event.id: event for event in claimed if event.reply_id}:
             for row in cls.select(cls.id, cls.body).where(cls.id.in_([*replied])):
                 replied[row.id].body = row.body
@@ -304,7 +304,7 @@ class Event(Table):
 
     @classmethod
     def correct(cls, now: datetime, lease: timedelta, longest: timedelta) -> None:
-        """Move to now what was recorded by a clock that has been set back since.
+        """Move instants to now that were recorded by a clock which has been set back since.
 
         A first try is at most a lease ahead, any other at most `longest`.
         """
@@ -346,7 +346,7 @@ class Event(Table):
 
     @classmethod
     def forget(cls, now: datetime) -> None:
-        """Drop what was given up long ago."""
+        """Delete events that were given up long ago."""
         cls.delete_where(cls.given_up_at < now - KEPT)
 
     # For people

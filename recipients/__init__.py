@@ -268,7 +268,7 @@ def never_open(
 
 
 def _stay_closed(clocks, hours, instants):
-    """Return whether it is not business hours at one of these instants or at any time after it."""
+    """Return whether it is not business hours at one of these instants, nor at any time after."""
     try:
         for at in instants:
             hours.is_open(clocks, at) or hours.next_opening(clocks, at, within=_PERIOD)

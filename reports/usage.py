@@ -22,16 +22,16 @@ class Usage(NamedTuple):
     """What the keys of one name have sent to one country in a month."""
 
     key: str
-    country: str | None  # None where a version before migration 0014 stored the texts
+    country: str | None  # None if a version before migration 0014 stored the texts
     texts: int
     parts: int
     sent: int
     delivered: int
     undelivered: int
     failed: int
-    # Only where it is asked for by carrier
+    # Only if it is asked for by carrier
     carrier: str | None = None
-    price: str | None = None  # exact; None where the carrier told none
+    price: str | None = None  # exact; None if the carrier told none
     currency: str | None = None  # ISO 4217
 
 

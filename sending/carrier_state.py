@@ -65,11 +65,11 @@ class Cause(NamedTuple):
 
 
 class CarrierState(Table):
-    name = TextField(primary_key=True)  # "" where there is no carrier
+    name = TextField(primary_key=True)  # "" if there is no carrier
     last_pass_at = InstantField(null=True)
     heard_until = InstantField(null=True)  # no incoming text before then can have been missed
     settled_at = InstantField(null=True)  # unused since migration 0037
-    trouble = CarrierTextField(null=True)  # why nothing is sent; null where it only says "too fast"
+    trouble = CarrierTextField(null=True)  # why nothing is sent; null if it only says "too fast"
     # The trouble is an outage, and not about the account
     is_down = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
     trouble_since = InstantField(null=True)
@@ -78,7 +78,7 @@ class CarrierState(Table):
     # Asked after such a pause, the carrier said that it serves: a text has to show the rest
     serves = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
     paused_at = InstantField(null=True)  # when the present pause began
-    retry_at = InstantField(null=True)  # when it ends; null where all may send
+    retry_at = InstantField(null=True)  # when it ends; null if all may send
     pause = FloatField(default=0)  # seconds
     # When the probe was claimed, the one text after the pause: its scheduler knows it by this
     tried_at = InstantField(null=True)
@@ -175,7 +175,7 @@ class CarrierState(Table):
         return next((each for each in names if each not in trouble), None)
 
     def permission(self, now: datetime, claim_timeout: int) -> Permission:
-        """Say who may send now; PROBE to one caller after a pause, NONE to the others.
+        """Return who may send now; PROBE to one caller after a pause, NONE to the others.
 
         They wait for its answer no longer than `claim_timeout` seconds: its scheduler may be dead.
         """
@@ -209,7 +209,7 @@ class CarrierState(Table):
         cls.update(turns).where(cls.name == name).execute()
 
     def used_rate_lately(self, now: datetime) -> bool:
-        """Say whether SEND_RATE has been used up within the last second."""
+        """Return whether SEND_RATE has been used up within the last second."""
         used_until = self.rate_used_until
         return used_until is not None and used_until / MICROSECONDS > now.timestamp() - 1
 
@@ -230,7 +230,7 @@ class CarrierState(Table):
 
     @classmethod
     def reset_silences(cls, name: str) -> None:
-        """Count the texts without an answer of the carrier's own anew: it has given one."""
+        """Start to count silent texts from zero: the carrier has given an answer of its own."""
         cls.update(silences=0).where(cls.name == name, cls.silences > 0).execute()
 
     @classmethod
@@ -259,7 +259,7 @@ class CarrierState(Table):
 
     @classmethod
     def count_silence(cls, name: str) -> bool:
-        """Count a text without an answer of the carrier's own; say whether it is down by now."""
+        """Count a text without an answer of the carrier's own; return whether it is now down."""
         cls.update(silences=cls.silences + 1).where(cls.name == name).execute()
         return cls.get_by_id(name).silences >= MOST_SILENCES
 
@@ -306,7 +306,7 @@ def known_to_others(names: Collection[str], now: datetime) -> set[str]:
 
 
 def in_trouble(state: CarrierState) -> bool:
-    """Say whether a carrier's texts go through others: it is down, or pauses for long."""
+    """Return whether a carrier's texts go through others: it is down, or pauses for long."""
     if state.trouble:
         return True
     pauses = bool(state.retry_at and state.paused_at)

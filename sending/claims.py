@@ -81,7 +81,7 @@ THE_FIRST = f"""
     message {{by_lane}} WHERE {IS_OF_PAIR} AND {SENDABLE}
     ORDER BY lane, key_id, send_at, id LIMIT ? {{lock}}
 """
-"""Find so many messages of a key in a lane, the longest due first."""
+"""Find some messages of a key in a lane, the longest due first."""
 
 CLAIM = """
 UPDATE message SET status = 'sending', claim_number = claim_number + 1
@@ -95,7 +95,7 @@ SELECT id FROM (
     FROM {few}
 ) AS placed WHERE place <= ?
 """
-"""Find so many messages of each key, its longest due first, of those in any of its lanes."""
+"""Find some messages of each key over all of its lanes, its longest due first."""
 
 
 class Turn(NamedTuple):

@@ -20,7 +20,7 @@ from sending.runtime import Clock
 BEAT_EVERY = 3  # seconds
 FRESH = 10  # seconds after a beat in which texts may be given to carriers
 WATCHED = 20  # seconds without a beat until another counts as dead: longer than FRESH
-GAP = 10  # seconds without a look, after which all are watched anew
+GAP = 10  # seconds without a look, after which all are watched from the start again
 
 
 class Heartbeat(Table):
@@ -49,7 +49,7 @@ class Heartbeat(Table):
 
 
 class Pulse:
-    """The beats of this scheduler, and what it has seen of those of others."""
+    """The beats of this scheduler, and those of others as it has seen them."""
 
     def __init__(self, clock: Clock):
         self.clock = clock
@@ -60,7 +60,7 @@ class Pulse:
         self.looked_at = -math.inf
 
     def is_fresh(self, sender: uuid.UUID) -> bool:
-        """Say whether what was claimed as this sender may still be given to a carrier."""
+        """Return whether what was claimed as this sender may still be given to a carrier."""
         monotonic, ahead = self.moment()
         passed = monotonic - self.beaten_at + max(0, ahead - self.ahead)
         return sender == self.sender and passed <= FRESH

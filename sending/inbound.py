@@ -240,12 +240,12 @@ def _answer_to(reply, means, said, now, rules):
 
 
 def _is_settled(means, said, answer):
-    """Say whether nobody has to read a reply: it was obeyed, or its HELP was answered."""
+    """Return whether nobody has to read a reply: it was obeyed, or its HELP was answered."""
     return means in (Meaning.NO, Meaning.START) or (means is Meaning.HELP and (said.word or answer))
 
 
 def _may_be_no(reply, means):
-    """Say whether people must decide if this is a no: not if the number is on the list."""
+    """Return whether people must decide if this is a no: not if the number is on the list."""
     return means is Meaning.MAYBE_NO and not DoNotCall.lists(reply.number)
 
 
@@ -288,7 +288,7 @@ def _answer(reply, word, text, now):
 
 
 def _was_answered(number, word, now):
-    """Say whether a number was given an answer to this word lately, or may yet be."""
+    """Return whether a number was given an answer to this word lately, or may yet be."""
     answers = Message.select().where(Message.to == number, Message.answers == word)
     tried = (Message.attempts > 0) | (Message.in_doubt > 0)
     tried |= has_status(Status.QUEUED, Status.SCHEDULED, Status.SENDING, *TAKEN)

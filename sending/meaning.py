@@ -33,7 +33,7 @@ OTHER_NOES = (
     *("abmelden", "afmelden", "unsub", "lose my number", "not interested", "no thanks"),
     *("no thank you", "who is this", "who s this", "whos this"),
 )
-"""What may be a no where a text says nothing beside it."""
+"""Words that may be a no if a text says nothing else."""
 
 POLITE_ELSEWHERE = ("por favor", "gracias", "obrigado", "obrigada", "merci", "bitte", "danke")
 POLITE_ELSEWHERE += ("s il vous plait", "grazie", "per favore", "alstublieft", "bedankt")

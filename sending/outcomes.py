@@ -16,7 +16,7 @@ from recipients.hours import BusinessHours, NeverOpens
 
 LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES come to
 MOST_DEATHS = 3  # of schedulers with a text in hand
-ASK_AGAIN = 10  # seconds until a carrier is asked again where an equal text was under way
+ASK_AGAIN = 10  # seconds until a carrier is asked again if an equal text was under way
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 UNANSWERED = f"given to the carrier without an answer; {MAY_HAVE_TAKEN_IT}"
 
@@ -135,7 +135,7 @@ def waits_until(
 
 
 def _kept_back(message, status):
-    """Return the end of a message that is not sent, or not again if that is in doubt."""
+    """Return the end of a message that is not sent, or, if it is in doubt, not sent again."""
     return Outcome(status, UNANSWERED if message.in_doubt else None)
 
 
@@ -155,7 +155,7 @@ def leaves_at(
 
 
 def waits_for(message: Message, rules: Rules, now: datetime) -> str | None:
-    """Say what a message waits for; None if it does not wait."""
+    """Return what a message waits for; None if it does not wait."""
     if message.status not in WAITING:
         return None
     if message.in_doubt:

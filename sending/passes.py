@@ -53,7 +53,7 @@ class PassTimes(NamedTuple):
     usual: timedelta
 
     def is_missing(self, now: datetime, patience: timedelta) -> bool:
-        """Say whether there was no pass for so long, or for three times the usual distance."""
+        """Return whether there was no pass for so long, or for three times the usual distance."""
         since = self.last_at or self.expected_since
         return since is not None and now - since > max(patience, 3 * self.usual)
 
@@ -72,7 +72,7 @@ def pass_times() -> PassTimes:
 
 
 def usual_distance(latest: list[float]) -> float:
-    """Return the usual one of the latest distances: the second longest.
+    """Return the usual distance, the second longest of the latest.
 
     The longest may be an outage; shorter ones are passes that somebody made by hand.
     """

@@ -52,7 +52,7 @@ _MAY_BECOME = {  # delivered is the last word
 class EarlyReceipt(Table):
     """A receipt for which no message is known: its yes is recorded later, or it is not ours."""
 
-    # After the carrier's name and a space; where it is `unmarked`, after its number and a space too
+    # After the carrier's name and a space; if `unmarked`, after its number and a space, too
     reference = CarrierTextField(primary_key=True)
     carrier = TextField(null=True)  # the name that it had then
     delivered = BooleanField()
@@ -67,7 +67,7 @@ class EarlyReceipt(Table):
 
     @classmethod
     def keep(cls, said: Receipt, now: datetime, carrier: Way, unmarked: bool = False) -> None:
-        """Keep a receipt until its yes is recorded; `delivered` replaces what was kept before."""
+        """Keep a receipt until its yes is recorded; `delivered` replaces one kept before."""
         early = cls(carrier=carrier.name, received_at=now, unmarked=unmarked, **cost(said.price))
         early.delivered, early.reason = said.delivered, said.reason
         early.number, early.message_id = said.number, said.message_id
@@ -470,7 +470,7 @@ def _late_copies(number, at, carrier):
 
 
 def _is_of_other_part(said, carrier):
-    """Say whether a receipt is of another part, or copy, of a message whose yes is recorded.
+    """Return whether a receipt is of another part, or copy, of a message whose yes is recorded.
 
     The receipt of a copy is that of its reference, so this one changes nothing. Only once the yes
     is recorded is it known which reference that is.

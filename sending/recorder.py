@@ -43,7 +43,7 @@ class Recorder:
     def record(self) -> bool:
         """Write down the answers that have come; return whether there were any.
 
-        Each step waits by itself for a database that is away: none happens twice.
+        Each step waits for a database that is away by itself, so none happens twice.
         """
         if not self.unrecorded:
             return False
@@ -219,7 +219,7 @@ class Inbox:
     def __init__(self, carrier: Carrier, rules: ReplyRules, watch: CarrierWatch):
         self.carrier, self.rules, self.watch = carrier, rules, watch
         self.unrecorded = []
-        self.asked = None  # the future of the question what came in, and when it was asked
+        self.asked = None  # the future of the question about missed texts, and when it was asked
         self.ask_at = 0  # by the monotonic clock
 
     def ask(self) -> None:
@@ -235,7 +235,7 @@ class Inbox:
                 self.asked = ask(self.carrier.incoming, since, names), now
 
     def take_missed(self) -> None:
-        """Record what came in and was missed, once the carrier has said so."""
+        """Record the texts that were missed, once the carrier has listed them."""
         if self.watch.stop.is_requested:
             self.asked = None
         if not self.asked or not self.asked[0].done():

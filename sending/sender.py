@@ -155,7 +155,7 @@ class Sender:
         return questions
 
     def is_received(self, message: Message, now: datetime) -> bool:
-        """Say whether a kept receipt shows that a carrier has a text in doubt."""
+        """Return whether a kept receipt shows that a carrier has a text in doubt."""
         return message.id in receipts.look_again(message.to, self.routes.ways, now)
 
     def send_of(self, message: Message) -> Send:

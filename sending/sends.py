@@ -78,7 +78,7 @@ class Sends:
     ):
         self.carrier, self.size, self.stop, self.pulse = carrier, size, stop, pulse
         self.clock, self.submit, self.ended = runtime.clock, runtime.submit, ended
-        self.most = size  # at once; fewer for the rest of a pass if the machine has no more threads
+        self.most = size  # at once; fewer for the rest of a pass if no more threads can be started
         self.under_way = {}  # each Send by the future of its thread
 
     @property
@@ -142,7 +142,7 @@ class Sends:
         return Answer(send, error)
 
     def abandon(self) -> list[Answer]:
-        """Wait for no more answers; the carrier may have taken these texts."""
+        """Stop waiting, and return answers in doubt: the carrier may have taken these texts."""
         lost = CarrierError(STOPPED, in_doubt=True)
         answers = [Answer(send, lost) for send in self.under_way.values()]
         self.under_way.clear()
