@@ -240,7 +240,7 @@ class Message(Table):
         """Note that copies of this message are no longer unclear, and return it as it is now.
 
         `settled` of them were given to the carrier since a person retried it. All copies that the
-        carrier may have are settled; `once`, only one. Return None if the message is gone.
+        carrier may have are settled, or only one with `once`. Return None if the message is gone.
         """
         with db.transaction():
             this = Message.select().where(Message.id == self.id)

@@ -111,8 +111,8 @@ class Scheduler:
     def run_pass(self, until: float | None = None) -> Counter:
         """Do all that can be done now; return counts of what happened, and of what waits.
 
-        A single pass ends once nothing more can be done. A pass that will be repeated also ends
-        `until` an instant of the monotonic clock, and leaves open what is under way.
+        A single pass ends once nothing more can be done. One that will be repeated also ends at
+        `until`, by the monotonic clock, and leaves open what is under way.
         """
         for sender in self.senders:
             sender.begin_pass()
@@ -384,7 +384,7 @@ def seconds(text: str) -> float:
 
 
 def introduce(connected: Sequence[Carrier]) -> None:
-    """Return where texts go, or that they go nowhere."""
+    """Log where texts go, or that they go nowhere."""
     if not connected:
         log.warning("CARRIER_URL is not set: messages are promoted and wait")
         return

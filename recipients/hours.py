@@ -118,7 +118,7 @@ class BusinessHours(NamedTuple):
     def next_opening(self, clocks: Clocks, now: datetime, within: int = HORIZON) -> datetime:
         """Return the first instant after now, in UTC, at which business hours begin.
 
-        Raise NeverOpens if they do not begin `within` this many days.
+        Raise NeverOpens if they do not begin within this many days.
         """
         return self._first(clocks, now, lambda at: self.is_open(clocks, at), within)
 

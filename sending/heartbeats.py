@@ -54,7 +54,7 @@ class Pulse:
     def __init__(self, clock: Clock):
         self.clock = clock
         self.sender = None  # until the first beat
-        self.beaten_at = -math.inf  # just before the last beat that is kept, monotonic
+        self.beaten_at = -math.inf  # just before the last kept beat, by the monotonic clock
         self.ahead = 0  # then: wall clock minus monotonic clock, in seconds
         self.seen = {}  # by sender: its number of beats, and since when that is unchanged
         self.looked_at = -math.inf

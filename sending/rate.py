@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 MICROSECONDS = 1_000_000
-"""Their number in a second; `used_until` counts them since 1970."""
+"""Microseconds in a second; `used_until` counts them since 1970."""
 
 
 class Share(NamedTuple):

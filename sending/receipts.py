@@ -311,7 +311,7 @@ def record_unmarked(receipt: Receipt, now: datetime, carrier: Way) -> bool:
         if _apply(said, now, carrier, now, unmarked=True):
             return True
         awaits_yes = any(
-            each.result != Result.TAKEN for each in _late_copies(said.number, now, carrier)
+            each.result != Result.TAKEN for each in _recent_copies(said.number, now, carrier)
         )
         if awaits_yes:
             EarlyReceipt.keep(said, now, carrier, unmarked=True)
@@ -449,11 +449,11 @@ def copy_of(said: Receipt, at: datetime, carrier: Way, unmarked: bool = False) -
 
 
 def _only_doubt(said, at, carrier):
-    """Return the copy in doubt of the only text to a number that a carrier lately may have got.
+    """Return the copy in doubt, if it is of the only text to a number that a carrier got lately.
 
     If the carrier was given it twice, only `delivered` counts: another word may be of either copy.
     """
-    copies = _late_copies(said.number, at, carrier)
+    copies = _recent_copies(said.number, at, carrier)
     open = [copy for copy in copies if copy.result != Result.TAKEN]
     unclear = [each for each in open if each.result == Result.UNCLEAR and each.begun_at <= at]
     if len({copy.message_id for copy in copies}) != 1 or len(copies) == MOST_COPIES:
@@ -462,8 +462,8 @@ def _only_doubt(said, at, carrier):
     return min(unclear, key=lambda copy: copy.number, default=None) if counts else None
 
 
-def _late_copies(number, at, carrier):
-    """Return some copies of texts to a number that a carrier has lately got, or may have."""
+def _recent_copies(number, at, carrier):
+    """Return some copies of texts to a number that a carrier got lately, or may have got."""
     recent = Message.finished_at.is_null() | (Message.finished_at > at - KEPT)
     given = Attempt.is_open() | (Attempt.ended_at > at - KEPT)
     return [*Attempt.given_to(number, carrier).where(recent, given).limit(MOST_COPIES)]

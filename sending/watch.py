@@ -32,7 +32,7 @@ class CarrierWatch:
         self.probe = None  # when we claimed to send the one text that goes first after a pause
         self.asked = None  # the future of the question, before that, whether the carrier serves
         self.serves = False  # whether it said so
-        self.is_heard = False  # whether none of these answers was silent since one of its own
+        self.is_heard = False  # whether it gave an answer of its own, and none was silent since
 
     def permission(self, under_way: bool) -> tuple[Permission, float]:
         """Return who may send now, and the seconds until that may change.
