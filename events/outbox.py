@@ -169,8 +169,8 @@ def body(message: Any, at: datetime) -> str:
         "attempts": message.attempts,
         "parts": message.parts,
     }
-    said = {"type": f"text_message.{message.status}", "timestamp": isoformat(at), "data": data}
-    return json.dumps(said)
+    content = {"type": f"text_message.{message.status}", "timestamp": isoformat(at), "data": data}
+    return json.dumps(content)
 
 
 class Backlog(NamedTuple):
@@ -219,17 +219,17 @@ class Event(Table):
         on = (EventAddress.key == key) & EventAddress.off.is_null()
         if EventAddress.select().where(on).exists():
             data = {"message_id": str(message_id)} | data
-            said = {"type": REPLIED, "timestamp": isoformat(now), "data": data}
-            row = cls._new(key, message_id, now, json.dumps(said))
+            content = {"type": REPLIED, "timestamp": isoformat(now), "data": data}
+            row = cls._new(key, message_id, now, json.dumps(content))
             cls.insert(row | {cls.reply_id: data["reply_id"]}).execute()
 
     @classmethod
     def forget_texts(cls, replies: Collection[uuid.UUID]) -> None:
         """Empty the texts of replies in events that are kept."""
         for event in cls.select().where(cls.reply_id.in_([*replies])):
-            said = json.loads(event.body)
-            said["data"]["text"] = ""
-            cls.update(body=json.dumps(said)).where(cls.id == event.id).execute()
+            content = json.loads(event.body)
+            content["data"]["text"] = ""
+            cls.update(body=json.dumps(content)).where(cls.id == event.id).execute()
 
     @classmethod
     def read_texts(cls, claimed: Iterable[Self]) -> None:
@@ -246,13 +246,13 @@ class Event(Table):
         return cls._new(message.receiver, message.id, at, body(message, at))
 
     @classmethod
-    def _new(cls, key, message_id, at, said):
+    def _new(cls, key, message_id, at, content):
         return {
             cls.webhook_id: f"evt_{uuid.uuid4().hex}",
             cls.key: key,
             cls.message_id: message_id,
             cls.at: at,
-            cls.body: said,
+            cls.body: content,
             cls.next_try_at: at,
         }
 

@@ -130,8 +130,8 @@ def expire_in_doubt(
         old &= Message.key.in_(ApiKey.paused())
     withdrawn = Message.cancelled_by.is_null(False), Status.CANCELLED
     status = Case(None, [withdrawn], Status.EXPIRED)
-    told = {"finished_at": now, "last_error": reason, "last_error_at": now}
-    give_up, due = Message.update(status=status, **told), Message.select(Message.id).where(old)
+    ended = {"finished_at": now, "last_error": reason, "last_error_at": now}
+    give_up, due = Message.update(status=status, **ended), Message.select(Message.id).where(old)
     return sum(map(len, _change_due(give_up, due, old, now)))
 
 
