@@ -165,8 +165,8 @@ class DoNotCall(Table):
             if not theirs or last.at <= since or is_ahead(last.at, now):
                 raise Refused("Undo works for one minute, and only until something else happens.")
             before = {"opted_out_at": last.opted_out_at}
-            for each in earlier[-1:]:
-                before |= {"source": each.why, "added_at": each.at}
+            if earlier:
+                before |= {"source": earlier[-1].why, "added_at": earlier[-1].at}
             if last.what == "left":
                 cls.add([last.number], now, "operator", who)
             else:

@@ -239,8 +239,8 @@ def recipient_reached(
 
     `accepted_at` is when those to the number were accepted, the latest first.
     """
-    return [
-        LimitReached("recipient", limit, (at if is_ahead(each, at) else each) + limit.window)
-        for each in accepted_at[limit.number - 1 : limit.number]
-        if each > at - limit.window
-    ]
+    if len(accepted_at) < limit.number or accepted_at[limit.number - 1] <= at - limit.window:
+        return []
+    oldest = accepted_at[limit.number - 1]
+    since = at if is_ahead(oldest, at) else oldest
+    return [LimitReached("recipient", limit, since + limit.window)]

@@ -1,6 +1,5 @@
 """What the commands share: one-line errors, argument types, tables and confirmation."""
 
-import functools
 import itertools
 import json
 import math
@@ -75,7 +74,13 @@ def command(function: Callable) -> click.Command:
 
 def options(*several: Callable) -> Callable:
     """Make one decorator of the decorators of several options."""
-    return lambda function: functools.reduce(lambda f, add: add(f), reversed(several), function)
+
+    def decorate(function):
+        for option in reversed(several):
+            function = option(function)
+        return function
+
+    return decorate
 
 
 # Argument types, as click makes them of functions

@@ -92,7 +92,7 @@ class NumberFile:
         columns = {}
         for name in names:
             wanted = name.strip().casefold()
-            found = [each for each in self.columns if each.name.casefold() == wanted != ""]
+            found = [each for each in self.columns if wanted and each.name.casefold() == wanted]
             found = found or [each for each in self.columns if str(each.place) == wanted]
             if not found:
                 raise Unclear(f"there is no column {name!r}, only {_list(self.columns)}")

@@ -156,13 +156,10 @@ def show_counts(told: dict[str, Any]) -> None:
     """Print a table of messages by status, with bars."""
     totals, hour, day = told["messages"], told["last_hour"], told["last_day"]
     most = max(totals.values()) or 1
-    rows = (
-        (
-            *(status, totals.get(status), "█" * -(-totals.get(status, 0) * 20 // most)),
-            *(hour.get(status, ""), day.get(status, "")),
-        )
-        for status in Status
-    )
+    rows = []
+    for status in Status:
+        bar = "█" * -(-totals.get(status, 0) * 20 // most)
+        rows.append((status, totals.get(status), bar, hour.get(status, ""), day.get(status, "")))
     base.table(("status", "messages", "", "last hour", "last day"), rows, folded=True)
     if "counted_in_seconds" in told:
         say(f"counted in {told['counted_in_seconds']} s")
