@@ -45,7 +45,7 @@ SEND_DATE_LASTS = timedelta(hours=1)
 ANSWER_WITHIN = timedelta(minutes=2)
 """How long after a reply the text that answers it may be sent."""
 
-LONGEST_WAIT = timedelta(days=60)
+FURTHEST_AHEAD = timedelta(days=60)
 """How far ahead a retry or an opening can be, but not a send_date."""
 
 
@@ -283,9 +283,9 @@ class Message(Table):
             raise Refused("there is no such message")
         return message
 
-    def lasts(self, own: KeyRules, setting: timedelta) -> timedelta:
+    def lifetime(self, own: KeyRules, setting: timedelta) -> timedelta:
         """Return how long after its first scheduled time this message may still be sent."""
-        return ANSWER_WITHIN if self.answers else own.lasts(setting)
+        return ANSWER_WITHIN if self.answers else own.lifetime(setting)
 
     def is_too_late(self, now: datetime) -> bool:
         """Return whether it is too late to send this message."""

@@ -28,7 +28,7 @@ class KeyRules(NamedTuple):
     urgent: bool = False
     hold_odd: bool | None = None
 
-    def lasts(self, setting: timedelta) -> timedelta:
+    def lifetime(self, setting: timedelta) -> timedelta:
         """Return how long after its first scheduled time a message may still be sent."""
         return duration(self.expire_after) if self.expire_after else setting
 
@@ -73,9 +73,9 @@ def duration(text: str) -> timedelta:
     return timedelta(**{UNITS[match[2]]: int(match[1])})
 
 
-def end_of(since: datetime, lasts: timedelta) -> datetime:
+def end_of(since: datetime, length: timedelta) -> datetime:
     """Return when a length of time ends, no later than the last instant."""
-    return since + min(lasts, LAST - since)
+    return since + min(length, LAST - since)
 
 
 class Rules(NamedTuple):
@@ -112,7 +112,7 @@ class Rules(NamedTuple):
             opening,
             quiet,
             own.check_dnc or self.check_dnc,
-            own.lasts(self.expire_after),
+            own.lifetime(self.expire_after),
             self.hold_odd if own.hold_odd is None else own.hold_odd,
             own.urgent,
         )

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from carriers.ways import Way
 from database.clock import is_ahead
-from models import LONGEST_WAIT, WAITING, Message, has_status
+from models import FURTHEST_AHEAD, WAITING, Message, has_status
 from sending.attempts import DIED, IS_UNCLEAR, Attempt, Result
 
 
@@ -56,7 +56,7 @@ def deaths(message: Message) -> int:
 
 
 def _is_to_ask(now):
-    return (Attempt.ask_at <= now) | is_ahead(Attempt.ask_at, now, LONGEST_WAIT)
+    return (Attempt.ask_at <= now) | is_ahead(Attempt.ask_at, now, FURTHEST_AHEAD)
 
 
 def _is_unclear_at(carrier):

@@ -282,8 +282,8 @@ class Sender:
         try:
             send.terms = self.terms.of_key(own)
             if message.expires_at is None:  # stored just now by a version before migration 0035
-                lasts = message.lasts(own, self.settings.expire_after)
-                message.expires_at = end_of(message.first_send_at, lasts)
+                lifetime = message.lifetime(own, self.settings.expire_after)
+                message.expires_at = end_of(message.first_send_at, lifetime)
             return outcomes.judge(message, send.terms, opted_out, now)
         except Exception as error:
             kind = type(error).__name__  # its words may hold the number

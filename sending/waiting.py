@@ -18,10 +18,10 @@ from access.rules import LAST
 from database import BATCH, MILLISECOND, is_outage, locked, passed_over
 from models import (
     FINISHED,
+    FURTHEST_AHEAD,
     HAS_ENDED,
     IS_SENDABLE,
     IS_WAITING,
-    LONGEST_WAIT,
     WAITING,
     Message,
     Status,
@@ -41,7 +41,7 @@ def correct(now: datetime) -> None:
     Message.count_as_now(Message.finished_at, now, has_status(*FINISHED), HAS_ENDED)
     decided = Message.send_date.is_null() | Message.due_since.is_null(False)
     scheduled = has_status(Status.SCHEDULED)
-    Message.count_as_now(Message.send_at, now, scheduled, decided, longest=LONGEST_WAIT)
+    Message.count_as_now(Message.send_at, now, scheduled, decided, longest=FURTHEST_AHEAD)
 
 
 def promote(now: datetime, *, check_dnc: str = "asked") -> Counter:
@@ -87,16 +87,16 @@ def decide_expiry(setting: timedelta, among: Collection[UUID] | None = None) -> 
     for each in kinds:
         alike = Message.answers == each.answers if each.answers else Message.answers.is_null()
         these = Message.select(Message.id).where(undecided, Message.key == each.key_id, alike)
-        decide = _expire_after(each.lasts(own[each.key_id], setting))
+        decide = _expire_after(each.lifetime(own[each.key_id], setting))
         decide = decide.where(locked(Message.id, these.limit(BATCH)))
         while decide.execute():  # in batches, so that others do not wait long
             pass
 
 
-def _expire_after(lasts):
-    """Return the UPDATE to messages that last so long from their first scheduled time on."""
-    never = Message.first_send_at > LAST - lasts
-    ends = Message.first_send_at + Value(lasts // MILLISECOND, converter=False)
+def _expire_after(lifetime):
+    """Return the UPDATE that lets messages expire this long after their first scheduled time."""
+    never = Message.first_send_at > LAST - lifetime
+    ends = Message.first_send_at + Value(lifetime // MILLISECOND, converter=False)
     return Message.update(expires_at=Case(None, [(never, Message.expires_at.db_value(LAST))], ends))
 
 

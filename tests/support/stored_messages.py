@@ -163,7 +163,7 @@ def _row(now, columns):
 def _expires_at(message):
     """When it is too late to send a message, by its key's rule or the default of EXPIRE_AFTER."""
     own = rules_of({message.key_id})[message.key_id]
-    return end_of(message.first_send_at, message.lasts(own, 3 * DAY))
+    return end_of(message.first_send_at, message.lifetime(own, 3 * DAY))
 
 
 def held(status, **columns):
