@@ -1,4 +1,4 @@
-"""Messages: their table, and every change of their state up to a carrier's yes."""
+"""Messages: their table, and every change of their state until a carrier accepts them."""
 
 import secrets
 import uuid
@@ -211,7 +211,7 @@ class Message(Table):
     def lose(self, carrier: str | None, number: int) -> bool:
         """Queue this message again: the sender that had claimed it for a carrier has died.
 
-        It is in doubt: the sender may have died after the carrier's yes. `number` is the claim's.
+        It is in doubt: the carrier may have accepted it before. `number` is the claim's.
         """
         dead = Message.update(
             status=Status.QUEUED,

@@ -110,7 +110,7 @@ class Receipt(NamedTuple):
 
 
 class LateAnswer(NamedTuple):
-    """A carrier's yes to a text that came after `send` had given up, with the text in doubt."""
+    """A carrier's acceptance of a text after `send` had given up, with the text in doubt."""
 
     message_id: str  # what `send` was given
     reference: str | None  # what `send` would have returned

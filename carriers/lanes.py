@@ -26,7 +26,7 @@ class Lane(NamedTuple):
 
         US          it goes to the United States
         US!us       the carrier us has no route there
-        US>us       us said no for now, and was the last to do so
+        US>us       us refused it for now, and was the last to do so
         US?us       us may have it; repeated for each copy
         =us         us may be used, and no other carrier
 
@@ -103,8 +103,8 @@ class Routes:
     def order(self, lane: Lane, key: str = "") -> tuple[str, ...]:
         """Return the carriers that may be used for a text of a key, the first choice first.
 
-        After a no for now the next one in a circle is the first choice. If none has a route, which
-        only a change of CARRIER_URL can lead to, they may be used again.
+        After a temporary refusal the next one in a circle is the first choice. If none has a route,
+        which only a change of CARRIER_URL can lead to, they may be used again.
         """
         if lane.only is not None:
             only = self.current_names.get(lane.only)

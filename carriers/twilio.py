@@ -109,7 +109,7 @@ class Twilio(HttpCarrier):
         form = {"To": to, **self._fields, "Body": text, "ValidityPeriod": validity}
         answer = self.post(f"{self._account}/Messages.json", form)
         sid, code = _sid(answer.json()), _code(answer)
-        # A 201 without a SID is a yes, too: sending again would make a second text.
+        # A 201 without a SID is a success, too: sending again would make a second text.
         if (sid and answer.success) or (answer.status == 201 and code is None):
             self.note_served()
             return sid

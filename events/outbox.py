@@ -241,7 +241,7 @@ class Event(Table):
     @classmethod
     def _row(cls, message):
         at = message.finished_at
-        if message.status in BY_RECEIPT:  # a receipt that was recorded first comes after the yes
+        if message.status in BY_RECEIPT:  # a receipt comes after `sent`, even if recorded first
             at = max(message.receipt_at, at + MILLISECOND)
         return cls._new(message.receiver, message.id, at, body(message, at))
 

@@ -101,7 +101,7 @@ class Attempt(Table):
     def open_copies(
         cls, ids: Collection[uuid.UUID], carrier: Way, numbers: Mapping[uuid.UUID, int]
     ) -> dict[uuid.UUID, Self]:
-        """Return the copies that a carrier's yes to messages may belong to, by the messages' ids.
+        """Return the copies that a carrier may mean when it accepts messages, by the messages' ids.
 
         If the number of a copy is not given, it is the first one whose result is not known.
         """
@@ -113,10 +113,10 @@ class Attempt(Table):
                 copies.setdefault(copy.message_id, copy)
         return copies
 
-    def note_yes(
+    def note_accepted(
         self, reference: str | None, carrier: Way, now: datetime, price: Money | None
     ) -> None:
-        """Note the yes of a carrier to this copy."""
+        """Note that a carrier has accepted this copy."""
         told = {"result": Result.TAKEN, "ended_at": now, "reference": reference, "words": None}
         told |= {"carrier": self.carrier or carrier.name} | cost(price)
         self.update(told).where(self._is_this()).execute()

@@ -122,7 +122,7 @@ class Pulse:
 def take_over(dead: Heartbeat, now: datetime) -> int:
     """Queue the messages that a dead scheduler had in hand; return how many.
 
-    They are in doubt: it may have died after the carrier's yes. Nothing happens if it has beaten
+    They are in doubt: the carrier may have accepted them before. Nothing happens if it has beaten
     again. Locks are taken in the usual order: messages, then the sender, then attempts.
     """
     with db.atomic():

@@ -199,7 +199,7 @@ def after_no(
     now: datetime,
     has_other: bool = False,
 ) -> Outcome:
-    """Return what becomes of a text that the carrier did not say yes to.
+    """Return what becomes of a text that the carrier did not accept.
 
     A probe is the one text that goes first after a pause. `has_other` says that there is another
     carrier for the text, maybe in trouble. A text that answers a reply has one try.

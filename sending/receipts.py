@@ -1,6 +1,6 @@
-"""The yes of carriers to texts, their receipts, and opt-outs.
+"""Texts that carriers have accepted, their receipts, and opt-outs.
 
-A receipt and the yes that it belongs to may be recorded at the same moment, by two processes. Each
+A receipt and the acceptance of its text may be recorded at the same moment, by two processes. Each
 locks the carrier's reference until its transaction ends, so the second sees what the first did.
 
 References belong to a carrier: two may use the same.
@@ -29,13 +29,13 @@ from sending.attempts import DIED, REFERENCE_FORM, Attempt, Result, cost
 log = logging.getLogger("receipts")
 
 KEPT = timedelta(days=3)
-"""How long a receipt waits for a late yes; most belong to others on the account.
+"""How long a receipt waits for a text accepted late; most belong to others on the account.
 
 A repeat does not make it wait longer.
 """
 
 LATE = timedelta(minutes=5)
-"""How long a receipt may wait for its yes until it counts as unmatched."""
+"""How long a receipt may wait for its text to be accepted until it counts as unmatched."""
 
 MOST_COPIES = 20
 """How many copies of texts to a number are looked at to find the one that a receipt is of."""
@@ -50,7 +50,7 @@ _MAY_BECOME = {  # delivered is the last word
 
 
 class EarlyReceipt(Table):
-    """A receipt for which no message is known: its yes is recorded later, or it is not ours."""
+    """A receipt for which no message is known: acceptance is recorded later, or it is not ours."""
 
     # After the carrier's name and a space; if `unmarked`, after its number and a space, too
     reference = CarrierTextField(primary_key=True)
@@ -67,7 +67,7 @@ class EarlyReceipt(Table):
 
     @classmethod
     def keep(cls, said: Receipt, now: datetime, carrier: Way, unmarked: bool = False) -> None:
-        """Keep a receipt until its yes is recorded; `delivered` replaces one kept before."""
+        """Keep a receipt until acceptance is recorded; `delivered` replaces one kept before."""
         early = cls(carrier=carrier.name, received_at=now, unmarked=unmarked, **cost(said.price))
         early.delivered, early.reason = said.delivered, said.reason
         early.number, early.message_id = said.number, said.message_id
@@ -114,7 +114,7 @@ class OptOutMessage(Table):
         return not rows or len(list(noted.execute())) == len(rows)
 
 
-# The yes
+# Accepted texts
 
 
 def sent(
@@ -123,12 +123,12 @@ def sent(
     carrier: Way,
     numbers: Mapping[UUID, int] | None = None,
 ) -> int:
-    """Record a carrier's yes to messages, its references by their ids; return how many changed.
+    """Record that a carrier accepted messages; return how many that changed.
 
-    The yes counts even if the claim is lost. It changes nothing if its reference is known: from
-    before a person retried the message, or as that of an equal text in doubt, of which the carrier
-    took one copy. `numbers` are those of the copies; if one is not given, the yes is to the first
-    copy whose result is not known.
+    `references` are its own, by the messages' ids. An acceptance counts even if the claim is lost.
+    It changes nothing if its reference is known: from before a person retried the message, or as
+    that of an equal text in doubt, of which the carrier took one copy. `numbers` are those of the
+    copies; if one is not given, it is the first copy whose result is not known.
     """
     if not references:
         return 0
@@ -144,7 +144,7 @@ def sent(
 
 
 def _known(references, carrier):
-    """Return the messages whose yes was recorded before, or belongs to an equal text."""
+    """Return the messages whose reference was recorded before, or belongs to an equal text."""
     pairs = [(Message.id.db_value(id), each) for id, each in references.items() if each]
     if not pairs:
         return set()
@@ -157,7 +157,7 @@ def _known(references, carrier):
 
 
 def _take(references, now, carrier, numbers, prices):
-    """Record the carrier's yes to messages; return their numbers, None for a redacted one.
+    """Record that the carrier accepted messages; return their numbers, None for a redacted one.
 
     A try that was counted when its answer was lost does not count again.
     """
@@ -169,7 +169,7 @@ def _take(references, now, carrier, numbers, prices):
     rows = [(Message.id.db_value(id), each, id not in counted) for id, each in references.items()]
     taken = ValuesList(rows, alias="taken")
     id, reference, tries = db.typed(taken, "uuid", "text", "integer")
-    yes = Message.update(
+    accept = Message.update(
         carrier=carrier.name,
         status=Status.SENT,
         finished_at=now,
@@ -178,10 +178,10 @@ def _take(references, now, carrier, numbers, prices):
         attempts=Message.attempts + tries,
         carrier_reference=reference,
     )
-    yes = yes.from_(taken).where(Message.id == id, Message.status.not_in(TAKEN))
-    changed = Message.change(yes)
+    accept = accept.from_(taken).where(Message.id == id, Message.status.not_in(TAKEN))
+    changed = Message.change(accept)
     for id, copy in copies.items():
-        copy.note_yes(references[id], carrier, now, prices.get(id))
+        copy.note_accepted(references[id], carrier, now, prices.get(id))
     for id, copy in in_doubt.items():
         message = Message.get_by_id(id)
         since_retry = copy.number > message.tries_before
@@ -302,20 +302,20 @@ def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: Way) ->
 def record_unmarked(receipt: Receipt, now: datetime, carrier: Way) -> bool:
     """Record a receipt without its protocol's mark, if it is of a message to its number.
 
-    Return False if it cannot be: then its number has written it. Keep it if the yes to such a
-    message may still be recorded.
+    Return False if it cannot be: then its number has written it. Keep it if the acceptance of such
+    a message may still be recorded.
     """
     said = _readable(receipt)
     with db.atomic():
         lock_texts({said.reference})
         if _apply(said, now, carrier, now, unmarked=True):
             return True
-        awaits_yes = any(
+        awaits_result = any(
             each.result != Result.TAKEN for each in _recent_copies(said.number, now, carrier)
         )
-        if awaits_yes:
+        if awaits_result:
             EarlyReceipt.keep(said, now, carrier, unmarked=True)
-        return awaits_yes
+        return awaits_result
 
 
 def _delivered_first(receipts):
@@ -344,7 +344,7 @@ def look_again(number: str, ways: Iterable[Way], now: datetime) -> set[UUID]:
 def unmatched(since: datetime, now: datetime) -> int:
     """Count the receipts since an instant that belong to no message.
 
-    The latest do not count: the yes to their texts may still be recorded.
+    The latest do not count: their texts may still be recorded as accepted.
     """
     at = EarlyReceipt.received_at
     return EarlyReceipt.select().where(at >= since, at < now - LATE).count()
@@ -376,7 +376,7 @@ def forget(now: datetime) -> None:
 
 
 def _apply_early(references, numbers, carrier, now):
-    """Apply a carrier's receipts that came before its yes to messages, or name their numbers."""
+    """Apply a carrier's receipts that came before it accepted messages, or name their numbers."""
     names = [f"{name} {each}" for name in carrier.names for each in references.values() if each]
     meant = EarlyReceipt.reference.in_(names) | EarlyReceipt.message_id.in_([*references])
     own = EarlyReceipt.carrier.in_(carrier.names)
@@ -411,7 +411,7 @@ def _apply(said, at, carrier, now, unmarked=False):
     if copy is None:
         return said.message_id if _is_of_other_part(said, carrier) else None
     id = copy.message_id
-    if copy.result == Result.UNCLEAR:  # the receipt is the yes as well
+    if copy.result == Result.UNCLEAR:  # the receipt shows that it was accepted, too
         _take({id: said.reference}, now, carrier, {id: copy.number}, {})
         copy.reference = said.reference
     status = Status.DELIVERED if said.delivered else Status.UNDELIVERED
@@ -470,10 +470,10 @@ def _recent_copies(number, at, carrier):
 
 
 def _is_of_other_part(said, carrier):
-    """Return whether a receipt is of another part, or copy, of a message whose yes is recorded.
+    """Return whether a receipt is of another part, or copy, of a message that was accepted.
 
-    The receipt of a copy is that of its reference, so this one changes nothing. Only once the yes
-    is recorded is it known which reference that is.
+    The receipt of a copy is that of its reference, so this one changes nothing. Which reference
+    that is, is known only once the acceptance is recorded.
     """
     if not said.message_id:
         return False

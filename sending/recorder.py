@@ -50,14 +50,14 @@ class Recorder:
         now = self.clock.now()
         self.unrecorded = [self.interpret(answer, now) for answer in self.unrecorded]
         taken = [each for each in self.unrecorded if not (each.error or each.send.asking)]
-        self.retry(self.record_yes, taken, now)
+        self.retry(self.record_accepted, taken, now)
         for send, error, said in self.unrecorded:
             if send.asking:
                 self.retry(self.record_question, send, error, said, now)
             elif isinstance(error, NotSent):
                 self.retry(self.record_not_given, send, error.outcome, now)
             elif error:
-                self.retry(self.record_no, send, error, now)
+                self.retry(self.record_refused, send, error, now)
             else:
                 self.note(send, "sent")
         self.retry(self.watch.note, self.unrecorded)
@@ -67,8 +67,8 @@ class Recorder:
     def interpret(self, answer: Answer, now: datetime) -> Answer:
         """Return an answer with the error that counts.
 
-        If a carrier cannot reach a country and another may be used, only that counts. A no about
-        the account counts as one for now if this text had one before and the carrier has taken
+        If a carrier cannot reach a country and another may be used, only that counts. A refusal of
+        the account counts as temporary if this text had one before and the carrier has taken
         another text since.
         """
         send, error = answer.send, answer.error
@@ -89,8 +89,8 @@ class Recorder:
 
     # Answers to texts
 
-    def record_yes(self, taken: list[Answer], now: datetime) -> None:
-        """Record the carrier's yes to texts."""
+    def record_accepted(self, taken: list[Answer], now: datetime) -> None:
+        """Record that the carrier accepted texts."""
         said = {each.send.message.id: each.said for each in taken}
         numbers = {each.send.message.id: each.send.message.claim_number for each in taken}
         receipts.sent(said, now, self.way, numbers)
@@ -103,8 +103,8 @@ class Recorder:
         if is_moved:
             self.note(send, outcome.move, outcome.why)
 
-    def record_no(self, send: Send, error: CarrierError, now: datetime) -> None:
-        """Record what becomes of a text that the carrier did not say yes to."""
+    def record_refused(self, send: Send, error: CarrierError, now: datetime) -> None:
+        """Record what becomes of a text that the carrier did not accept."""
         message = send.message
         if error.opted_out:
             said = OptOut(message.to, stop=True, source="carrier")
@@ -124,7 +124,7 @@ class Recorder:
             receipts.look_again(message.to, self.routes.ways, now)
 
     def lane_after_no(self, send: Send, error: CarrierError, outcome: Outcome) -> Lane:
-        """Return the lane of a text to which the carrier did not say yes."""
+        """Return the lane of a text that the carrier did not accept."""
         lane = Lane.read(send.message.lane)
         if outcome.doubt:
             return lane.in_doubt(self.way.name)
@@ -134,9 +134,9 @@ class Recorder:
         return lane
 
     def end_attempt(self, send: Send, error: CarrierError, outcome: Outcome, now: datetime) -> None:
-        """End the attempt of a text that the carrier did not say yes to.
+        """End the attempt of a text that the carrier did not accept.
 
-        If its scheduler was taken for dead meanwhile, a no settles what was unclear.
+        If its scheduler was taken for dead meanwhile, a refusal settles what was unclear.
         """
         told = {"words": str(error)} | cost(error.price)
         if error.in_doubt:

@@ -89,7 +89,7 @@ class CarrierWatch:
     def answered(self) -> tuple[Permission, float]:
         """Return who may send, by the carrier's answer to the question whether it serves.
 
-        After a no it is asked again at the end of a longer pause.
+        If it does not, it is asked again at the end of a longer pause.
         """
         if self.stop.is_requested:
             self.asked = None
