@@ -57,7 +57,7 @@ class Recorder:
             elif isinstance(error, NotSent):
                 self.retry(self.record_not_given, send, error.outcome, now)
             elif error:
-                self.retry(self.record_refused, send, error, now)
+                self.retry(self.record_not_accepted, send, error, now)
             else:
                 self.note(send, "sent")
         self.retry(self.watch.note, self.unrecorded)
@@ -103,7 +103,7 @@ class Recorder:
         if is_moved:
             self.note(send, outcome.move, outcome.why)
 
-    def record_refused(self, send: Send, error: CarrierError, now: datetime) -> None:
+    def record_not_accepted(self, send: Send, error: CarrierError, now: datetime) -> None:
         """Record what becomes of a text that the carrier did not accept."""
         message = send.message
         if error.opted_out:
