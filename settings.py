@@ -61,7 +61,7 @@ class Settings(NamedTuple):
     retry_delay: Annotated[int, _whole(0, 86_400), "60"]  # seconds
     claim_timeout: Annotated[int, _whole(1, 86_400), "300"]  # seconds
     send_concurrency: Annotated[int, _whole(1, 256), "8"]
-    send_rate: Annotated[float | None, rate]  # parts a second; None: as fast as the carrier is
+    send_rate: Annotated[float | None, rate]  # parts a second; None: unlimited
     carrier_timeout: Annotated[int, _whole(1, 600), "60"]  # seconds
     shutdown_timeout: Annotated[int, _whole(1, 600), "25"]  # seconds
     expire_after: Annotated[timedelta, rules.duration, "72h"]

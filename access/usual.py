@@ -43,7 +43,7 @@ class KeyDay(Table):
 
     @classmethod
     def forget(cls, days: Collection[tuple[int, int]]) -> None:
-        """Forget the days of keys, (key, day), on which messages are stored without a judgement."""
+        """Forget the days of keys, (key, day), whose messages are no longer all counted."""
         for each in sorted(days):  # in order, against deadlocks
             db.execute_sql(FORGET.format(param=db.param), each)
 
