@@ -230,7 +230,7 @@ class Sender:
         groups = [Claims(lanes, routes, each) for each in which]
         return [each for each in groups if each.lanes]
 
-    def claim_new(self, claims: Claims, room: int) -> list[Message]:
+    def claim_new(self, group: Claims, room: int) -> list[Message]:
         """Claim messages; after a pause one, of another key than the last probe if there is any.
 
         It is not the same message if there is another. After an urgent probe, others come first.
@@ -238,11 +238,11 @@ class Sender:
         turn = Turn(self.watch.state.next_keys)
         last = self.last_probe() if self.watch.probe else None
         if last is None:
-            return claims.claim(room, turn)
+            return group.claim(room, turn)
         others = Turn(turn.first, frozenset({last.key_id}), urgent_last=last.goes_before_others)
-        if claimed := claims.claim(1, others):
+        if claimed := group.claim(1, others):
             return claimed
-        two = claims.claim(2, turn)
+        two = group.claim(2, turn)
         going = ([each for each in two if each.id != last.id] or two)[:1]
         Message.put_back([each for each in two if each not in going])
         return going
