@@ -15,7 +15,7 @@ from acceptance import AlreadyAnswered, NewMessage, Request, stored_before
 from access.do_not_call import OnDoNotCallList
 from access.keys import MAY_SEND, ApiKey, Role
 from access.limits import SECOND, LimitReached, TooManyParts
-from access.rules import end
+from access.rules import end_of
 from carriers.alphabets import count_parts
 from carriers.lanes import new_lane
 from database import clock, db, isoformat
@@ -42,7 +42,7 @@ def create_text_message() -> Response:
         answer = create(value, key, idempotency_key, digest)
     except AlreadyAnswered as first:
         answer = repeat(first.earlier, digest)
-    except (BadRequest, HTTPException):  # what is refused now was accepted before
+    except (BadRequest, HTTPException):  # what is refused now may have been accepted before
         earlier = idempotency_key and stored_before(key.id, idempotency_key)
         if not earlier:
             raise
@@ -51,7 +51,7 @@ def create_text_message() -> Response:
 
 
 def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | None) -> str:
-    """Store a message as a request describes it, and answer; raise what is wrong with it."""
+    """Store the message of a request, and return the answer; raise what is wrong with it."""
     now = clock.now()  # after a slow client has sent the last byte
     settings = current_app.config["SETTINGS"]
     rules = current_app.extensions["rules"].of(key.rules)
@@ -67,7 +67,7 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
         **order | {"to": recipient.e164, "country": recipient.country},
         status=status,
         send_at=send_at,
-        expires_at=end(send_at, rules.expire_after),
+        expires_at=end_of(send_at, rules.expire_after),
         id=new_id(now),
         key=key.id,
         parts=count_parts(order["message"]),
@@ -97,12 +97,12 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
 
 
 def refuse(order: dict, key: ApiKey, settings: Settings) -> None:
-    """Refuse a valid request to a number that nobody, or not this key, may text."""
+    """Refuse a valid request to a number that nobody may text, or not with this key."""
     recipient, allowed = order["to"], settings.allowed_countries
     if allowed and recipient.country not in allowed:
         country = recipients.country_name(recipient.country)
         abort(403, f"Texts to this country are not allowed: {country}.")
-    ways = [] if key.role == Role.TESTER else settings.ways  # without any, all texts wait for one
+    ways = [] if key.role == Role.TESTER else settings.ways  # without carriers, all texts wait
     if ways and not any(way.may_serve(recipient.country, key.name) for way in ways):
         country = recipients.country_name(recipient.country)
         abort(403, f"There is no carrier for this country, or not for this key: {country}.")
@@ -156,7 +156,7 @@ def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:
 
 
 def store(wanted: Request) -> NewMessage:
-    """Store a message, and return it as it is stored; refuse it as a list or a limit says."""
+    """Store a message, and return it as it is stored; refuse it if a list or a limit says so."""
     try:
         stored = acceptance.store(wanted)
     except (OnDoNotCallList, TooManyParts) as refusal:

@@ -40,16 +40,16 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
 
 
 def looks_for_a_command() -> bool:
-    """Return whether `flask` makes the application only to find one of our commands in it.
+    """Return whether `flask` builds the application only to find one of our commands in it.
 
-    No request comes then, as it does to `flask run`, whose own context it is made in.
+    Then no request will come. `flask run` builds it in the context of its own command.
     """
     context = click.get_current_context(silent=True)
     return context is not None and context.parent is None
 
 
 def serve(app: Flask, handler: logging.Handler) -> None:
-    """Add all that answers requests; to import it takes as long as a whole command, 0.2 s."""
+    """Add all that answers requests; importing that takes as long as a whole command, 0.2 s."""
     import api
     import desk
     from monitoring import pages

@@ -88,12 +88,12 @@ def on_starting(server: Arbiter) -> None:
 def report(connected: Iterable[Carrier]) -> None:
     """Log what `flask check` would say of the database, and of carriers' keys and callbacks.
 
-    The database may be late, and requests are answered 503 meanwhile, so nothing ends.
+    No problem ends the process: the database may come up later, and requests get 503 until then.
     """
     log = logging.getLogger("web")
     for name in ("database", "tables", "keys"):
         try:
-            found = checks.LOOKS[name](settings)
+            found = checks.ALL[name](settings)
         except (Refused, *database.ERRORS) as problem:
             log.error("the %s: %s", name, problem)
             break
@@ -113,7 +113,7 @@ def on_exit(server: Arbiter) -> None:
 def post_worker_init(worker: GeventWorker) -> None:
     """Read the health once a second at most; answer 404 outside a stage's prefix.
 
-    gunicorn itself would answer 500 there, in HTML. Look for schedulers that are dead.
+    gunicorn itself would answer 500 there, in HTML. Start to look for dead schedulers.
     """
     worker.wsgi.extensions["health"].lasts = HEALTH_LASTS
     dead_scheduler.start(settings)

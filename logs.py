@@ -9,7 +9,7 @@ log = logging.getLogger("process")
 
 
 def printable(text: str) -> str:
-    """Return a text without characters that control a terminal or begin a line: these escaped."""
+    """Return a text with characters that control a terminal, or begin a line, escaped."""
     if text.isprintable():
         return text
     return "".join(
@@ -18,7 +18,7 @@ def printable(text: str) -> str:
 
 
 class Lines(logging.Formatter):
-    """One line per event, whatever words of others are in it; a traceback has its own."""
+    """One line per event, whatever text from outside it holds; a traceback has lines of its own."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return printable(super().formatMessage(record))

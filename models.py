@@ -1,4 +1,4 @@
-"""Messages: their table, and every change of their state up to a carrier's yes."""
+"""Messages: their table, and every change of their state until a carrier accepts them."""
 
 import secrets
 import uuid
@@ -45,7 +45,7 @@ SEND_DATE_LASTS = timedelta(hours=1)
 ANSWER_WITHIN = timedelta(minutes=2)
 """How long after a reply the text that answers it may be sent."""
 
-LONGEST_WAIT = timedelta(days=60)
+FURTHEST_AHEAD = timedelta(days=60)
 """How far ahead a retry or an opening can be, but not a send_date."""
 
 
@@ -64,7 +64,7 @@ class Status(StrEnum):
 
 WAITING = (Status.SCHEDULED, Status.QUEUED)
 TAKEN = (Status.SENT, Status.DELIVERED, Status.UNDELIVERED)
-"""The carrier has taken it: nothing but a receipt changes these."""
+"""The carrier has taken the message: only a receipt changes these."""
 WITHDRAWN = "cancelled, unless the carrier has it already"
 RETRYABLE = (Status.FAILED, Status.BLOCKED, Status.UNDELIVERED, Status.EXPIRED)
 FINISHED = tuple(status for status in Status if status not in (*WAITING, Status.SENDING))
@@ -85,7 +85,7 @@ IS_RETRYING = has_status(*WAITING) & SQL("due_since IS NOT NULL")
 HAS_ERROR = has_status(*WAITING) & SQL("last_error_at IS NOT NULL")
 HAS_ENDED = SQL("finished_at IS NOT NULL")
 HAS_REFERENCE = SQL("carrier_reference IS NOT NULL")
-IS_KEPT = SQL("approved AND cancelled_by IS NULL AND answers IS NULL")
+IS_USUAL = SQL("approved AND cancelled_by IS NULL AND answers IS NULL")
 REFERENCE_FORM = SQL("ltrim(lower(carrier_reference), '0')")
 IS_IN_DOUBT = SQL("in_doubt > 0")
 
@@ -111,8 +111,8 @@ class Message(Table):
     send_date = InstantField(null=True)  # asked for
     first_send_at = InstantField(null=True)  # decided first, never null
     send_at = InstantField()  # decided; moves with every retry
-    # Too late; decided with first_send_at. Null until the next pass if a version before migration
-    # 0035 stored it
+    # From when it is too late; decided with first_send_at. Null until the next pass if a version
+    # before migration 0035 stored it
     expires_at = InstantField(null=True)
     due_since = InstantField(null=True)  # when it should have gone, while sends of it fail
     status = TextField()
@@ -176,7 +176,7 @@ class Message(Table):
     # Sending it
 
     def apply(self, outcome: Any, now: datetime, **more: Any) -> bool:
-        """Move this claimed message as an Outcome says; False if the claim is another's by now.
+        """Apply an Outcome to this claimed message; return False if another has the claim by now.
 
         `more` are further changes of columns.
         """
@@ -198,20 +198,20 @@ class Message(Table):
     def put_back(cls, messages: Collection[Self]) -> None:
         """Give up the claims of messages that could not go yet; they keep their places.
 
-        Claims that are another's by now stay.
+        Claims that another has by now stay.
         """
         for each in messages:
             each._end_claim(status=Status.QUEUED)
 
     def _end_claim(self, **changes):
-        """Change this message while it is claimed as it was read; return whether it was."""
+        """Change this message if its claim is still the one that was read; return whether it is."""
         held = (Message.id == self.id) & (Message.claim_number == self.claim_number)
         return bool(self.change(Message.update(changes).where(held, has_status(Status.SENDING))))
 
     def lose(self, carrier: str | None, number: int) -> bool:
-        """Queue this message, of which a sender has died that had claimed it for a carrier.
+        """Queue this message again: the sender that had claimed it for a carrier has died.
 
-        It is in doubt: the sender may have died after the carrier's yes. `number` is the claim's.
+        It is in doubt: the carrier may have accepted it before. `number` is the claim's.
         """
         dead = Message.update(
             status=Status.QUEUED,
@@ -223,7 +223,7 @@ class Message(Table):
         return dead.where(Message.id == self.id, held).execute() == 1
 
     def settle(self, outcome: Any, now: datetime) -> bool:
-        """End this message, which waits in doubt, as an Outcome says; say whether that happened."""
+        """End this message, which waits in doubt, as an Outcome says; return whether it waited."""
         ended = {"status": outcome.status, "finished_at": now}
         if outcome.reason:
             ended |= {"last_error": outcome.reason, "last_error_at": now}
@@ -237,10 +237,10 @@ class Message(Table):
             self.in_doubt, self.lane = found.in_doubt, found.lane
 
     def settle_doubts(self, carrier: Way, settled: int, once: bool = False) -> Self | None:
-        """Note that copies of this message are unclear no more, and return it as it is now.
+        """Note that copies of this message are no longer unclear, and return it as it is now.
 
-        `settled` of them were given to the carrier since a person retried it. All that the carrier
-        may have had are settled, or `once` one. Return None if the message is gone.
+        `settled` of them were given to the carrier since a person retried it. All copies that the
+        carrier may have are settled, or only one with `once`. Return None if the message is gone.
         """
         with db.transaction():
             this = Message.select().where(Message.id == self.id)
@@ -252,12 +252,12 @@ class Message(Table):
         return message
 
     def note_error(self, error: str, now: datetime) -> None:
-        """Keep what a carrier said of this message, which waits on as it does."""
+        """Store what a carrier said of this message, which goes on waiting."""
         waits = (Message.id == self.id) & has_status(*WAITING)
         Message.update(last_error=error, last_error_at=now).where(waits).execute()
 
     def has_twin_under_way(self) -> bool:
-        """Say whether an equal text is being sent for another message."""
+        """Return whether an equal text is being sent for another message."""
         alike = (Message.to == self.to) & (Message.message == self.message)
         being_sent = alike & has_status(Status.SENDING) & (Message.id != self.id)
         return Message.select().where(being_sent).exists()
@@ -266,14 +266,14 @@ class Message(Table):
     def note_notified(cls, ids: Collection[uuid.UUID], now: datetime) -> None:
         """Note that events of these messages were delivered.
 
-        It waits for no lock, which could be a deadlock on Postgres: a message that is being changed
-        right now is left out, because its next event is noted.
+        It waits for no lock, to avoid a deadlock on Postgres: a message that is being changed right
+        now is left out, because its next event is noted.
         """
         if ids:
             notified = cls.select(cls.id).where(cls.id.in_(ids))
             cls.update(told_at=now).where(locked(cls.id, notified)).execute()
 
-    # What is asked of one
+    # Questions about one
 
     @classmethod
     def find(cls, message_id: uuid.UUID) -> Self:
@@ -283,17 +283,17 @@ class Message(Table):
             raise Refused("there is no such message")
         return message
 
-    def lasts(self, own: KeyRules, setting: timedelta) -> timedelta:
+    def lifetime(self, own: KeyRules, setting: timedelta) -> timedelta:
         """Return how long after its first scheduled time this message may still be sent."""
-        return ANSWER_WITHIN if self.answers else own.lasts(setting)
+        return ANSWER_WITHIN if self.answers else own.lifetime(setting)
 
     def is_too_late(self, now: datetime) -> bool:
-        """Say whether it is too late to send this message."""
+        """Return whether it is too late to send this message."""
         return self.expires_at is not None and self.expires_at <= now
 
     @property
     def ready_at(self) -> datetime:
-        """Return when this message could have been sent first, as far as the clock decides it."""
+        """Return the earliest time at which this message could have been sent."""
         return max(self.send_at, self.approved_at or EPOCH)
 
     @property
@@ -303,7 +303,7 @@ class Message(Table):
 
     @property
     def blocked_because(self) -> str | None:
-        """Say why the Do Not Call list kept this message from its number, if that is known."""
+        """Return why the Do Not Call list kept this message from its number, if that is known."""
         if self.status != Status.BLOCKED or self.to is None:
             return None
         return DoNotCallHistory.why_at(self.to, self.finished_at)
@@ -314,12 +314,12 @@ class Message(Table):
         return self.cancelled_by is not None and self.finished_at is None
 
     def obeys_send_date(self, now: datetime) -> bool:
-        """Say whether a send_date lets this message go now, whatever hours the recipient has."""
-        # From now back: no instant is later than the year 9999
+        """Return whether a send_date lets this message go now, whatever hours the recipient has."""
+        # Counted back from now: no instant is later than the year 9999
         return self.send_date is not None and now - SEND_DATE_LASTS < self.send_date
 
     def state(self) -> str:
-        """Say where this message stands, in an operator's words."""
+        """Return where this message stands, in an operator's words."""
         if self.status == Status.SENDING:
             return "being sent right now"
         if self.finished_at:
@@ -330,13 +330,13 @@ class Message(Table):
 
 
 PARTS = fn.COALESCE(Message.parts, 1)
-"""The parts of a message; one where a version before migration 0014 stored none."""
+"""The parts of a message; one if a version before migration 0014 stored it."""
 
 
 def accepted(key: int, since: int, until: int, after: uuid.UUID | None = None) -> list[int]:
-    """Count the messages of a key that were accepted from one second to another, and parts.
+    """Count the messages of a key, and their parts, accepted from one second to before another.
 
-    With `after`, only those with a greater id.
+    With `after`, only those with a greater id count.
     """
     first, end = (first_id(EPOCH + second * SECOND) for second in (since, until))
     counts = Message.select(fn.COUNT(SQL("*")), fn.COALESCE(fn.SUM(PARTS), 0))
@@ -349,7 +349,7 @@ def accepted(key: int, since: int, until: int, after: uuid.UUID | None = None) -
 def accepted_to(number: str, since: datetime) -> ModelSelect:
     """Select the messages to a number that count for its limit, the latest first.
 
-    Those that a person kept back count no more, and those of testers never did.
+    Those that a person kept back do not count, nor do those of testers.
     """
     counts = (Message.id >= first_id(since)) & (Message.created_at >= since)
     counts &= Message.key.not_in(ApiKey.testers()) & (Message.status != Status.CANCELLED)
@@ -358,7 +358,7 @@ def accepted_to(number: str, since: datetime) -> ModelSelect:
 
 
 def tally_of(key: int, row: KeyUse | None, seconds: Iterable[int]) -> KeyTally:
-    """Return what a key, of whose use this is the row, has used up around these seconds."""
+    """Return what a key has used up around these seconds; `row` is its KeyUse, if it has one."""
     of_key = Message.select(Message.id).where(Message.key == key)
     latest = of_key.order_by(Message.id.desc()).first()
     return KeyTally.read(row, latest and latest.id, seconds, partial(accepted, key))

@@ -75,8 +75,8 @@ class Scheduler:
         shared = self.routes, self.stop, self.pulse, self.ended, self.counts, self.retry, runtime
         self.senders = [Sender(settings, each, *shared) for each in (*connected, simulator)]
         self.tend_at = self.step_at = 0  # by the monotonic clock
-        self.left = 0  # messages that the present pass may still claim
-        self.watches = False  # whether another scheduler may be dead
+        self.quota = 0  # messages that the present pass may still claim
+        self.suspects_death = False  # whether another scheduler may be dead
 
     def run(self, every: float | None, show: Callable[[str], None] = counts_log.info) -> int:
         """Make one pass, or one every so often until a stop; return the exit status."""
@@ -86,7 +86,7 @@ class Scheduler:
             end = now + (every or 0)
             try:
                 Passes.begin(self.clock.now(), every)
-                # While texts go, passes are not so short that to begin them takes all the time
+                # While texts go, passes are so long that beginning them takes little of the time
                 longest = now + max(every or 0, TEND_EVERY)
                 counts = line(self.run_pass(longest if every else None))
                 if counts != shown:
@@ -111,17 +111,17 @@ class Scheduler:
     def run_pass(self, until: float | None = None) -> Counter:
         """Do all that can be done now; return counts of what happened, and of what waits.
 
-        A single pass ends once nothing more can be done. One that will be repeated ends then, too,
-        or at an instant of the monotonic clock: it leaves open what is under way.
+        A single pass ends once nothing more can be done. One that will be repeated also ends at
+        `until`, by the monotonic clock, and leaves open what is under way.
         """
         for sender in self.senders:
             sender.begin_pass()
         self.tend_at = 0
         self.tend()
         self.collect()
-        self.left = math.inf
+        self.quota = math.inf
         if until is None:  # or the pass might never end while messages arrive
-            self.left = reports.awaiting_carrier() * max(1, len(self.routes.names))
+            self.quota = reports.awaiting_carrier() * max(1, len(self.routes.names))
         while self.round() and (until is None or self.clock.monotonic() < until):
             self.await_answers()
         if until is None:
@@ -138,28 +138,28 @@ class Scheduler:
     def round(self) -> bool:
         """Tend what is due, and let senders do a step; return whether there is more to do soon.
 
-        What one carrier does not take may be another's, so all is done once no sender has found
-        anything to do.
+        A text that one carrier does not take may go through another, so a pass is done only once no
+        sender finds anything to do.
         """
         self.retry(self.tend)
         steps, now = [], self.clock.monotonic()
         if now >= self.step_at or any(sender.recorder.unrecorded for sender in self.senders):
             for sender in self.senders:
-                steps.append(sender.step(self.left))
-                self.left -= steps[-1].claimed
+                steps.append(sender.step(self.quota))
+                self.quota -= steps[-1].claimed
             look_at = self.clock.monotonic() + LOOK_EVERY
             self.step_at = min(look_at, *(sender.resumes_at for sender in self.senders))
-        did = any(step.did for step in steps)
-        if did:
+        made_progress = any(step.made_progress for step in steps)
+        if made_progress:
             self.step_at = min(self.step_at, now + TICK) if self.is_busy else now
         if self.stop.is_requested or self.is_busy:
             return self.is_busy
-        waits = self.left and any(sender.waits for sender in self.senders)
-        return bool(did or waits or self.watches)
+        waits = self.quota and any(sender.waits for sender in self.senders)
+        return bool(made_progress or waits or self.suspects_death)
 
     @property
     def is_busy(self) -> bool:
-        """Whether answers of carriers are awaited, or to be recorded."""
+        """Whether answers of carriers are awaited or have yet to be recorded."""
         return any(sender.is_busy for sender in self.senders)
 
     def await_answers(self, until: float = math.inf) -> None:
@@ -211,9 +211,9 @@ class Scheduler:
         CarrierState.prepare(TESTERS)
         for sender in self.senders:
             sender.inbox.ask()
-        self.left += self.take_over()
+        self.quota += self.take_over()
         waiting.decide_expiry(self.settings.expire_after)
-        self.left += self.promote(now)
+        self.quota += self.promote(now)
         claims.adopt()
         self.expire(now)
         self.forget(now)
@@ -225,7 +225,7 @@ class Scheduler:
 
     def take_over(self) -> int:
         """Take over the messages of dead schedulers; return how many."""
-        dead, self.watches = self.pulse.watch(self.settings.claim_timeout)
+        dead, self.suspects_death = self.pulse.watch(self.settings.claim_timeout)
         taken_over = sum(take_over(each, self.clock.now()) for each in dead)
         self.counts["taken over"] += taken_over
         return taken_over
@@ -249,7 +249,7 @@ class Scheduler:
         self.counts["expired"] += waiting.expire_in_doubt(unasked, UNANSWERED, now, of_paused=True)
 
     def is_given_up(self, lane: Lane, trouble: set[str]) -> bool:
-        """Say whether no carrier will soon tell, if any does, whether it took a text in doubt."""
+        """Return whether no carrier will soon, if ever, tell whether it took a text in doubt."""
         asked = self.routes.asked(lane)
         return asked in trouble if asked else not self.routes.order(lane)
 
@@ -295,8 +295,8 @@ class Scheduler:
     def close(self) -> None:
         """Close the carriers; record what they said before and meanwhile.
 
-        If the database fails, they stay open: receipts that were not acknowledged come again. They
-        are left as they are, too, if they still owe answers when time is up.
+        If the database fails, they stay open, so that unacknowledged receipts come again. They also
+        stay open if they still owe answers when time is up.
         """
         self.collect()
         self.pulse.end()
@@ -307,7 +307,7 @@ class Scheduler:
 
 
 def line(counts: Counter) -> str:
-    """Write the counts of a pass in one line, but for those that are 0."""
+    """Write the counts of a pass in one line, without those that are 0."""
     told = [f"{counts[name]} {name}" for name in (*MOVES, *WAITS) if counts[name]]
     return ", ".join(told) or "nothing to do"
 
@@ -384,7 +384,7 @@ def seconds(text: str) -> float:
 
 
 def introduce(connected: Sequence[Carrier]) -> None:
-    """Say where texts go, or that they go nowhere."""
+    """Log where texts go, or that they go nowhere."""
     if not connected:
         log.warning("CARRIER_URL is not set: messages are promoted and wait")
         return
@@ -397,7 +397,7 @@ def introduce(connected: Sequence[Carrier]) -> None:
 
 def end(status: int) -> NoReturn:
     """End the process, and do not wait for threads: a carrier may keep them for a minute."""
-    with suppress(OSError):  # nobody may be able to read it
+    with suppress(OSError):  # there may be no reader any more
         print(end="", flush=True)
     os._exit(status)
 

@@ -27,7 +27,7 @@ LONGEST_NAME = 100  # characters of an unknown field that are repeated
 class BadRequest(Exception):
     """The request is invalid; `problems` lists why, one text for each problem.
 
-    From MOST_PROBLEMS on, a last text counts the others.
+    Beyond MOST_PROBLEMS, a last text counts the others.
     """
 
     def __init__(self, *problems: str):
@@ -121,7 +121,7 @@ class FutureInstant(StrictField):
 
 
 class TextMessageRequest(Schema):
-    """The fields of a request; `load` reports others in their order, which marshmallow does not."""
+    """The fields of a request; `load` reports unknown ones in order, which marshmallow does not."""
 
     to = PhoneNumber(required=True)
     message = Text(required=True)
@@ -156,7 +156,7 @@ def load(
 ) -> dict:
     """Return every field of a request, the optional ones with their defaults.
 
-    Raise BadRequest with all problems, each after its field.
+    Raise BadRequest with all problems, each after the name of its field.
     """
     if not isinstance(value, dict):
         raise BadRequest("body: must be a JSON object")
@@ -191,10 +191,8 @@ def _quiet_problems(recipient, send_date, hours):
         return
     if silence:
         here = silence.local.utcoffset() == send_date.astimezone(recipient.zone).utcoffset()
-        name, window = (
-            recipients.quiet_name(silence.hours, recipient),
-            written_window(silence.window),
-        )
+        name = recipients.quiet_name(silence.hours, recipient)
+        window = written_window(silence.window)
         elsewhere = "" if here else " (quiet hours hold in another of its zones)"
         yield (
             f"send_date: must not be in {name}, {window}: it is {local_time} for the recipient "

@@ -45,9 +45,9 @@ class SettingsError(Exception):
 
 
 class Settings(NamedTuple):
-    """Every setting: its type, what reads its text, and the text of a variable that is not set.
+    """Every setting: its type, its parser, and the text of its default.
 
-    One without such a text is optional: it is None unless its variable has more than white space.
+    One without a default is optional: it is None unless its variable has more than white space.
     """
 
     database_url: Annotated[str, _database_url, "sqlite:///messages.db"]
@@ -61,9 +61,7 @@ class Settings(NamedTuple):
     retry_delay: Annotated[int, _whole(0, 86_400), "60"]  # seconds
     claim_timeout: Annotated[int, _whole(1, 86_400), "300"]  # seconds
     send_concurrency: Annotated[int, _whole(1, 256), "8"]
-    send_rate: Annotated[
-        float | None, rate
-    ]  # parts a second; None: as fast as the carrier takes them
+    send_rate: Annotated[float | None, rate]  # parts a second; None: unlimited
     carrier_timeout: Annotated[int, _whole(1, 600), "60"]  # seconds
     shutdown_timeout: Annotated[int, _whole(1, 600), "25"]  # seconds
     expire_after: Annotated[timedelta, rules.duration, "72h"]
@@ -96,8 +94,8 @@ class Settings(NamedTuple):
 def load() -> Settings:
     """Read the settings from the environment and from `.env`; the environment wins.
 
-    Raise SettingsError with all problems at once. No problem repeats a value, which may hold a
-    password, but the path of a file.
+    Raise SettingsError with all problems at once. None repeats a value, which may hold a password,
+    except for the path of a file.
     """
     path = Path.cwd() / ".env"
     try:
@@ -124,7 +122,7 @@ def load() -> Settings:
 
 
 def _conflicts(settings):
-    """Return what is wrong with settings beside each other, by name; one that is wrong is None."""
+    """Return what is wrong with settings together, by name; those wrong by themselves are None."""
     problems, hours, quiet = {}, settings.business_hours, settings.quiet_hours
     if isinstance(hours, dict) and "BUSINESS_DAYS" in os.environ:
         problems["business_days"] = "must not be set, because BUSINESS_HOURS names the days"
@@ -176,8 +174,8 @@ def check_quiet_hours(settings: Settings, now: datetime) -> None:
     """End the process if quiet hours leave no minute open in all zones of a place's numbers."""
     if not settings.quiet_hours and not settings.quiet_hours_file:
         return
-    of_all = rules.Rules.from_settings(settings)
-    closed, places = of_all.never_open(now, settings.allowed_countries), of_all.quiet
+    default = rules.Rules.from_settings(settings)
+    closed, places = default.never_open(now, settings.allowed_countries), default.quiet
     of_file = [place for place in closed if place in places.lines or places.states(place)]
     words = "no minute of BUSINESS_HOURS open"
     problems = [f"QUIET_HOURS_FILE: {place}: leaves {words}" for place in of_file]
@@ -288,7 +286,7 @@ def _kept(text):
 
 
 def _carriers(text):
-    """Return a CARRIER_URL of which each part can be read."""
+    """Return a CARRIER_URL; raise ValueError unless each part can be read."""
     ways.parse(text)
     return text.strip()
 
@@ -340,7 +338,7 @@ def _database_url(text):
 
 
 def _names_postgres(text):
-    """Return whether libpq can read this URL; its own message would show parts of a password."""
+    """Return whether libpq can read this URL; its own error would show parts of a password."""
     if not re.match("postgres(ql)?://", text):
         return False
     from psycopg import ProgrammingError

@@ -69,23 +69,23 @@ class Request(NamedTuple):
     message: NewMessage
     default_limits: tuple[Limit, ...] = ()  # for a key that has none of its own
     recipient_limit: Limit | None = None
-    spare_opted_out: bool = False  # whatever the message's check_dnc
+    spare_opted_out: bool = False  # refuse opted-out numbers, whatever the message's check_dnc
     hold_odd: bool = False  # what is unusual for its key waits for approval
-    answer: Callable[[NewMessage], str] | None = None  # to it, as it is stored
+    answer: Callable[[NewMessage], str] | None = None  # renders the answer to the stored message
 
     @property
-    def of_day(self) -> tuple[int, int]:
+    def key_and_day(self) -> tuple[int, int]:
         """The key and the day of UTC, since 1970."""
         return self.message.key, self.message.second // 86_400
 
     @property
     def usual_key(self) -> tuple[int, str, int] | None:
-        """The key, the country and the day for which it may be odd."""
-        key, day = self.of_day
+        """The key, the country and the day for which it may be odd; None if none are held."""
+        key, day = self.key_and_day
         return (key, self.message.country, day) if self.hold_odd else None
 
 
-Outcome = Exception | NewMessage
+Decision = Exception | NewMessage
 """A message as it is stored, or why it is not."""
 
 
@@ -94,9 +94,9 @@ class Known(NamedTuple):
 
     keys: dict[int, ApiKey]
     earlier: dict[tuple[int, str], Message | NewMessage]  # by their unique keys
-    listed: dict[str, bool]  # numbers that get no texts, by whether they opted out
-    of_keys: dict[int, KeyTally]
-    of_numbers: dict[tuple[str, Limit], list[datetime]]  # of acceptance, the latest first
+    listed: dict[str, bool]  # the numbers on the list, each with whether it opted out
+    tallies: dict[int, KeyTally]
+    accepted_at: dict[tuple[str, Limit], list[datetime]]  # to each number, the latest first
     usual: dict[tuple[int, str, int], KeyDay | None]
 
     def key_limits(self, request: Request) -> tuple[Limit, ...]:
@@ -105,7 +105,7 @@ class Known(NamedTuple):
         return parse(key.limits) if key and key.limits else request.default_limits
 
     def refusal(self, request: Request) -> Exception | None:
-        """Return why a message may not be stored; of several limits, the longest wait."""
+        """Return why a message may not be stored, or None; of several limits, the longest wait."""
         message, reached = request.message, []
         if earlier := self.earlier.get(message.unique_key):  # limits do not apply to repeats
             return AlreadyAnswered(earlier)
@@ -114,10 +114,10 @@ class Known(NamedTuple):
         if message.to in self.listed and message.check_dnc:
             return OnDoNotCallList("The recipient is on the Do Not Call list.")
         if limits := self.key_limits(request):
-            tally = self.of_keys[message.key]
+            tally = self.tallies[message.key]
             reached += tally.reached(limits, message.second, message.parts)
         if limit := request.recipient_limit:
-            accepted_at = self.of_numbers[message.to, limit]
+            accepted_at = self.accepted_at[message.to, limit]
             reached += recipient_reached(accepted_at, limit, message.created_at)
         return max(reached, key=lambda each: each.free_at, default=None)
 
@@ -134,21 +134,21 @@ class Known(NamedTuple):
                 message = message._replace(answer=request.answer(message))
             self.earlier[message.unique_key] = message
         if self.key_limits(request):
-            self.of_keys[message.key].add(message.second, message.id, message.parts)
+            self.tallies[message.key].add(message.second, message.id, message.parts)
         key = self.keys.get(message.key)
         if not (key and key.role == Role.TESTER):
-            for (to, _), accepted_at in self.of_numbers.items():
+            for (to, _), accepted_at in self.accepted_at.items():
                 if to == message.to:
                     insort(accepted_at, message.created_at, key=lambda each: EPOCH - each)
         return message
 
 
 def _held(message, parts, most):
-    """Return a message that waits for approval because so many parts on its day are odd."""
+    """Return a message that waits for approval because this many parts on a day are unusual."""
     why = f"{parts} parts to {country_name(message.country)} today, at most {most} on a day before"
     return message._replace(manual_mode=True, held_because=why)
 
 
-def decide(requests: Iterable[Request], known: Known) -> list[Outcome]:
+def decide(requests: Iterable[Request], known: Known) -> list[Decision]:
     """Return each message as it is stored, after those before it, or why it may not be."""
     return [known.refusal(request) or known.accept(request) for request in requests]

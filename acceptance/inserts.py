@@ -32,7 +32,7 @@ class Inserts:
         self.insert_all = insert_all
         self._rows = SimpleQueue()
         self._starting = threading.Lock()
-        self._process = None  # that the thread runs in
+        self._process = None  # the id of the process that the thread runs in
 
     def insert(self, row: Any) -> Any:
         """Insert a row; return its outcome, or raise what inserting it raised.
@@ -55,7 +55,7 @@ class Inserts:
                 self._process = os.getpid()
 
     def _run(self):
-        """Insert what comes, for ever: no error ends this thread or leaves a caller waiting."""
+        """Insert rows for ever: no error ends this thread or leaves a caller waiting."""
         try:
             while True:
                 batch = [self._rows.get()]

@@ -12,14 +12,14 @@ from operator import or_
 from peewee import fn
 
 from acceptance import decisions
-from acceptance.decisions import NewMessage, Outcome, Request
+from acceptance.decisions import Decision, NewMessage, Request
 from acceptance.inserts import Inserts
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from access.limits import DAY, KeyUse, lock_numbers
 from access.usual import KeyDay
 from database import EPOCH, db
-from models import IS_KEPT, PARTS, Message, accepted_to, first_id, tally_of
+from models import IS_USUAL, PARTS, Message, accepted_to, first_id, tally_of
 
 UNLESS_TAKEN = (
     "ON CONFLICT (key_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
@@ -46,26 +46,26 @@ def store(request: Request) -> NewMessage:
     return outcome
 
 
-def insert_all(requests: Sequence[Request]) -> list[Outcome]:
-    """Decide on messages in their order, and insert what may be stored; return their outcomes.
+def insert_all(requests: Sequence[Request]) -> list[Decision]:
+    """Decide on messages in their order, insert those that may be stored; return the decisions.
 
-    Do so anew if another process stores one of their idempotency keys meanwhile.
+    Start again if another process stores one of their idempotency keys meanwhile.
     """
     for key, country, day in sorted({request.usual_key for request in requests} - {None}):
-        KeyDay.begin(key, country, day, partial(_kept_on, key))
+        KeyDay.begin(key, country, day, partial(_usual_parts, key))
     with db.atomic() as transaction:
         while True:
             known, uses = _read(requests)
-            outcomes = decisions.decide(requests, known)
-            accepted = [each for each in outcomes if isinstance(each, NewMessage)]
+            decided = decisions.decide(requests, known)
+            accepted = [each for each in decided if isinstance(each, NewMessage)]
             if _insert(accepted) == len(accepted):
                 break
             transaction.rollback()
         for use in uses:
-            use.put(known.of_keys[use.key_id])
+            use.put(known.tallies[use.key_id])
         for usual in filter(None, known.usual.values()):  # none of a key that is being revoked
             usual.put()
-    return outcomes
+    return decided
 
 
 def stored_before(key: int, idempotency_key: str) -> Message | None:
@@ -77,21 +77,21 @@ def stored_before(key: int, idempotency_key: str) -> Message | None:
 
 
 def _read(requests):
-    """Return what decides on messages, and the rows of KeyUse.
+    """Return the snapshot that decides on messages, and the rows of KeyUse.
 
-    Lock numbers, then what is usual, then keys, each in order, to avoid deadlocks.
+    Lock numbers, then the days of keys, then keys, each in order, to avoid deadlocks.
     """
     messages = [request.message for request in requests]
     columns = (ApiKey.id, ApiKey.role, ApiKey.limits)
     keys = ApiKey.select(*columns).where(ApiKey.id.in_({message.key for message in messages}))
-    of_numbers, usual = _accepted_to(requests), _usual(requests)
+    accepted_at, usual = _accepted_to(requests), _usual(requests)
     listed = DoNotCall.listed({message.to for message in messages})
-    known = decisions.Known({k.id: k for k in keys}, {}, listed, {}, of_numbers, usual)
+    known = decisions.Known({k.id: k for k in keys}, {}, listed, {}, accepted_at, usual)
     limited = {request.message.key for request in requests if known.key_limits(request)}
     uses = [KeyUse.lock(key) for key in sorted(limited)]
     for use in uses:
         seconds = {message.second for message in messages if message.key == use.key_id}
-        known.of_keys[use.key_id] = tally_of(use.key_id, use, seconds)
+        known.tallies[use.key_id] = tally_of(use.key_id, use, seconds)
     known.earlier.update(_earlier({message.unique_key for message in messages} - {None}))
     return known, uses
 
@@ -109,11 +109,11 @@ def _accepted_to(requests):
 
 
 def _usual(requests):
-    """Lock the days of keys of which what is odd is held; return them with what is usual.
+    """Lock the days of keys whose odd texts are held; return them with what is usual.
 
-    What is known of the days of other keys does not stay true.
+    Forget the days of the other keys, whose messages are not counted.
     """
-    KeyDay.forget({each.of_day for each in requests if not each.hold_odd})
+    KeyDay.forget({each.key_and_day for each in requests if not each.hold_odd})
     parts = Counter()
     for request in requests:
         if request.hold_odd:
@@ -122,24 +122,24 @@ def _usual(requests):
 
 
 def _usual_of(key, country, day, asked):
-    """Lock a day, and return it with what is usual, if so many parts more can be odd.
+    """Lock a day and return it; read what is usual if this many more parts could be odd.
 
-    What people approve on this day is as usual as what was sent on another.
+    What people have approved on this day is as usual as what was sent on another.
     """
     usual = KeyDay.lock(key, country, day)
     if usual and usual.is_odd(asked):
         on_day = Message.approved_at.between(*_instants(day)) & (Message.country == country)
-        approved = Message.select(fn.SUM(PARTS)).where(Message.key == key, on_day, IS_KEPT)
+        approved = Message.select(fn.SUM(PARTS)).where(Message.key == key, on_day, IS_USUAL)
         usual.most = max(usual.most_before(), approved.scalar() or 0)
     return usual
 
 
-def _kept_on(key, day):
-    """Count the parts of a key's messages of a day that count as usual, by country."""
+def _usual_parts(key, day):
+    """Count the parts of a key's messages of a day that are usual, by country."""
     since, until = map(first_id, _instants(day))
     that_day = (Message.key == key) & (Message.id >= since) & (Message.id < until)
     that_day &= Message.country.is_null(False)
-    sums = Message.select(Message.country, fn.SUM(PARTS)).where(that_day, IS_KEPT)
+    sums = Message.select(Message.country, fn.SUM(PARTS)).where(that_day, IS_USUAL)
     return sums.group_by(Message.country).tuples()
 
 

@@ -128,7 +128,7 @@ class Audit(Table):
     ) -> Iterator[Self]:
         """Read the rows from one instant to before another, the newest first, in pages.
 
-        The batches of one action are one row. `by` without a key is anybody of that name.
+        The batches of one action are one row. `by` without a key means anybody of that name.
         """
         rows = cls.select().order_by(cls.id.desc())
         if since:
@@ -138,10 +138,10 @@ class Audit(Table):
         if by:
             rows = rows.where(cls.who == by.name)
             rows = rows.where(cls.who_key == by.key) if by.key else rows
-        return cls._whole(in_pages(rows, None, lambda last: cls.id < last.id))
+        return cls._merged(in_pages(rows, None, lambda last: cls.id < last.id))
 
     @staticmethod
-    def _whole(rows):
+    def _merged(rows):
         """Yield rows; add up the counts of batches, which are alike in everything else."""
 
         def rest(row):

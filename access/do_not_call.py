@@ -25,7 +25,7 @@ WHERE (excluded.opted_out_at IS NULL) = (COALESCE(do_not_call.source, '') IN ('r
     AND (excluded.opted_out_at IS NULL OR do_not_call.opted_out_at IS NULL)
 RETURNING number, added_at, opted_out_at
 """
-"""Put numbers on the list, or add people's word to a recipient's, or that to people's.
+"""Put numbers on the list; merge what people enter with what recipients have said.
 
 Return the rows that it changed.
 """
@@ -43,7 +43,7 @@ def _execute(statement, *values, numbers):
     return db.execute_sql(sql, (*values, db.array(numbers)))
 
 
-THEMSELVES = ("reply", "carrier")
+OPTED_OUT_BY = ("reply", "carrier")
 """The sources of numbers that opted out by themselves."""
 
 # A version before migration 0038, which may run beside, writes the source alone
@@ -58,8 +58,8 @@ class OnDoNotCallList(Exception):
 class DoNotCall(Table):
     number = TextField(primary_key=True)  # E.164
     added_at = InstantField()
-    # operator, import, reply or carrier; people's word goes before the recipient's. Null before
-    # that was kept
+    # operator, import, reply or carrier; the first two replace the others. Null before this was
+    # kept
     source = TextField(null=True)
     opted_out_at = InstantField(null=True)  # when the recipient did so, whoever else lists it
 
@@ -70,7 +70,7 @@ class DoNotCall(Table):
 
     @classmethod
     def listed(cls, numbers: Collection[str]) -> dict[str, bool]:
-        """Return the numbers that are on the list, by whether they opted out by themselves."""
+        """Return which numbers are on the list, each with whether it opted out by itself."""
         if not numbers:  # as in most claims of an idle sender
             return {}
         found = cls.select(cls.number, OPTED_OUT).where(cls.number.in_([*numbers]))
@@ -103,17 +103,17 @@ class DoNotCall(Table):
         """Put numbers on the list; return how many were not on it yet.
 
         `who` is the person who did it, and `said_at` the carrier's time of a reply. A number that
-        people add stays after a START, even if a reply listed it first; who opted out stays so
-        whoever lists the number besides. The numbers are sorted, so two calls at once cannot
+        people add stays after a START, even if a reply listed it first; a recipient who opted out
+        stays so, whoever else lists the number. The numbers are sorted, so two calls at once cannot
         deadlock on Postgres.
         """
         added_at = cls.added_at.db_value(now)
-        opted_out_at = added_at if source in THEMSELVES else None
+        opted_out_at = added_at if source in OPTED_OUT_BY else None
         with db.atomic():
             rows = _execute(LIST, added_at, source, opted_out_at, numbers=sorted(numbers))
             changed = rows.fetchall()
             new = {number for number, since, _ in changed if since == added_at}
-            if source in THEMSELVES:  # a number that is listed keeps no second reason
+            if source in OPTED_OUT_BY:  # a number that is listed keeps no second reason
                 changed = [each for each in changed if each[0] in new]
             joined = {number: opted_out for number, _, opted_out in changed}
             _note(joined, now, "joined", source, who, said_at)
@@ -134,15 +134,15 @@ class DoNotCall(Table):
     ) -> int:
         """Take numbers off the list; return how many were on it.
 
-        `why` is "operator" or "reply". A reply ends what the recipient, or its carrier, has said,
-        and no entry of people.
+        `why` is "operator" or "reply". A reply ends what the recipient or its carrier has said, but
+        no entry by people.
         """
         listed = cls.number.in_(list(numbers))
         gone = cls.delete().where(listed)
         with db.atomic():
             if why == "reply":
-                gone = gone.where(cls.source.in_(THEMSELVES))
-                by_people = cls.source.is_null() | cls.source.not_in(THEMSELVES)
+                gone = gone.where(cls.source.in_(OPTED_OUT_BY))
+                by_people = cls.source.is_null() | cls.source.not_in(OPTED_OUT_BY)
                 cls.update(opted_out_at=None).where(listed, by_people).execute()
             rows = gone.returning(cls.number, cls.opted_out_at)
             gone = {row.number: cls.opted_out_at.db_value(row.opted_out_at) for row in rows}
@@ -153,10 +153,10 @@ class DoNotCall(Table):
 
     @classmethod
     def undo(cls, change: int, who: str, since: datetime, now: datetime) -> str:
-        """Take back what a person did to a number since an instant: `change` of its history.
+        """Undo what a person did to a number since an instant; `change` is its id in the history.
 
-        Return the number. One that was removed is listed as it was before. Raise Refused if that
-        was not the last thing that happened to the number, or if the recipient has replied.
+        Return the number. If it was removed, it is listed as it was before. Raise Refused if
+        anything else has happened to the number since, or if the recipient has replied.
         """
         with db.transaction():
             done = DoNotCallHistory.get_or_none(DoNotCallHistory.id == change)
@@ -165,8 +165,8 @@ class DoNotCall(Table):
             if not theirs or last.at <= since or is_ahead(last.at, now):
                 raise Refused("Undo works for one minute, and only until something else happens.")
             before = {"opted_out_at": last.opted_out_at}
-            for each in earlier[-1:]:
-                before |= {"source": each.why, "added_at": each.at}
+            if earlier:
+                before |= {"source": earlier[-1].why, "added_at": earlier[-1].at}
             if last.what == "left":
                 cls.add([last.number], now, "operator", who)
             else:
@@ -204,7 +204,7 @@ class DoNotCallHistory(Table):
 
     @classmethod
     def why_at(cls, number: str, at: datetime) -> str | None:
-        """Say why the list kept texts from a number at an instant; None if it is not known."""
+        """Return why the list kept texts from a number at an instant; None if it is not known."""
         changes = cls.of(number)
         before = [each for each in changes if each.at <= at]
         if not before or before[-1].what == "left":
@@ -212,7 +212,7 @@ class DoNotCallHistory(Table):
         last = before[-1]
         # Where people list a number, its opt-out has no row of its own
         later = *changes[len(before) :], DoNotCall.entry(number)
-        known = [last.at if last.why in THEMSELVES else None, last.opted_out_at]
+        known = [last.at if last.why in OPTED_OUT_BY else None, last.opted_out_at]
         known += [each.opted_out_at for each in later if each]
         if opted_out_at := next((each for each in known if each and each <= at), None):
             return f"the recipient opted out on {opted_out_at:%Y-%m-%d}"
@@ -237,7 +237,7 @@ def _note(changed, now, what, why, who, said_at):
 class LastReply(Table):
     """When each number last said STOP or START, whether or not that changed the list.
 
-    That a carrier reported a STOP counts alike.
+    A STOP that a carrier reports counts, too.
     """
 
     number = TextField(primary_key=True)
@@ -252,8 +252,8 @@ class LastReply(Table):
     def note(cls, number: str, said_at: datetime | None, now: datetime) -> bool:
         """Note a reply; return False if a newer reply was already noted.
 
-        Carriers tell the time without its fraction, so those of one second count as they come. On
-        Postgres this locks the number, so its replies take effect one after the other.
+        Carriers tell whole seconds, so replies of the same second count in the order of arrival.
+        On Postgres this locks the number, so its replies take effect one after the other.
         """
         reply = cls.insert(number=number, said_at=said_at or now)
         in_order = said_at is None
@@ -267,9 +267,9 @@ class LastReply(Table):
 
     @classmethod
     def forget(cls, number: str) -> None:
-        """Forget what a number replied, unless the list's history keeps the number anyway.
+        """Forget when a number replied, unless the list's history keeps the number anyway.
 
-        There, an older word that comes late must change nothing.
+        If it is kept there, an older word that comes late must still change nothing.
         """
         kept = DoNotCallHistory.select().where(DoNotCallHistory.number == number)
         cls.delete().where(cls.number == number, ~fn.EXISTS(kept)).execute()

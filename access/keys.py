@@ -29,7 +29,7 @@ MAY_SEND = (Role.SENDER, Role.TESTER)
 
 
 FIND = "SELECT * FROM api_key WHERE digest = {param} OR old_digest = {param}"
-"""As SQL: with many keys, to have peewee write it would be a quarter of a create."""
+"""In SQL: with many keys, peewee would take a quarter of a create to write it."""
 
 
 class ApiKey(Table):
@@ -156,7 +156,7 @@ class ApiKey(Table):
             raise Refused(f"the key {self.name!r} is revoked")
 
     def revoke(self, now: datetime) -> bool:
-        """Refuse this key from now on; return False if it was refused before."""
+        """Refuse this key from now on; return False if it was revoked before."""
         done = self._change(Action.REVOKED_KEY, now, None, revoked_at=now)
         for table in (KeyUse, KeyDay):
             table.delete().where(table.key_id == self.id).execute()
@@ -190,7 +190,7 @@ class ApiKey(Table):
 
     @classmethod
     def checking(cls, how: str, setting: str) -> ModelSelect:
-        """Select the ids of keys whose rule of the Do Not Call list is this one of CHECKS.
+        """Select the ids of keys whose Do Not Call rule is `how`, one of CHECKS.
 
         The `setting` holds for keys without a rule of their own.
         """
@@ -198,9 +198,10 @@ class ApiKey(Table):
         return keys.select(keys.id).where(fn.COALESCE(keys.check_dnc, setting) == how)
 
     def rule(self, changes: dict, now: datetime, check: Callable[[KeyRules], None]) -> None:
-        """Set some rules of this key; raise Refused if it is revoked, or as `check` of them does.
+        """Set some rules of this key; raise Refused if it is revoked.
 
-        They are those of this moment, whoever sets others of them at the same time.
+        `check` gets all rules that result, and may raise Refused. Two calls at once, for different
+        rules, both take effect.
         """
         with db.transaction():
             this = ApiKey.select().where(ApiKey.id == self.id)
@@ -258,7 +259,7 @@ def names_of(ids: Collection[int]) -> dict[int, str]:
 
 
 def ids_of(names: Collection[str]) -> dict[int, str]:
-    """Return the names of all keys that have one of these, by their ids, revoked ones too."""
+    """Return the ids of all keys with one of these names, revoked ones too, each with its name."""
     return dict(ApiKey.select(ApiKey.id, ApiKey.name).where(ApiKey.name.in_([*names])).tuples())
 
 
@@ -270,7 +271,7 @@ def names_used_again() -> set[str]:
 
 @lru_cache(1000)
 def _find(digest, second):
-    """Return the key with a digest, or with one that was its own before a rotation.
+    """Return the key with a digest, the present one or the one before a rotation.
 
     It is read once in each second of the monotonic clock, since others may change it.
     """

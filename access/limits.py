@@ -23,7 +23,7 @@ SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
 
 
 def window(unit: str, second: int) -> tuple[int, int]:
-    """Return the first second of the window of UTC around one, and the first of the next."""
+    """Return the first second of the window of UTC that holds a second, and of the next."""
     if unit != "mo":
         begins = second // UNITS[unit] * UNITS[unit]
         return begins, begins + UNITS[unit]
@@ -56,7 +56,7 @@ class Limit(NamedTuple):
 
 
 class LimitReached(Exception):
-    """A message is refused; one more would be accepted at an instant."""
+    """A message is refused; from `free_at` on, one more would be accepted."""
 
     def __init__(self, whose: str, limit: Limit, free_at: datetime):
         super().__init__(f"The {whose}'s limit of {limit} is reached.")
@@ -66,7 +66,7 @@ class LimitReached(Exception):
 class TooManyParts(Exception):
     """A message has more parts than a limit of its key ever allows."""
 
-    free_at = LAST  # longer than any other limit has it wait
+    free_at = LAST  # never: of several refusals, the one that counts
 
     def __init__(self, parts: int, limit: Limit):
         super().__init__(f"The text has {parts} parts, which the key's limit of {limit} forbids.")
@@ -132,7 +132,7 @@ class KeyUse(Table):
     parts_d = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     parts_mo = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     last_id = UUIDField(null=True)  # of the latest message that was counted
-    parts_id = UUIDField(null=True)  # of the latest of which the parts were
+    parts_id = UUIDField(null=True)  # of the latest message whose parts were counted
 
     @classmethod
     def lock(cls, key: int) -> Self:
@@ -147,7 +147,7 @@ class KeyUse(Table):
         return [getattr(self, f"used_{unit}"), getattr(self, f"parts_{unit}")]
 
     def put(self, tally: "KeyTally") -> None:
-        """Store what is used up by now, if that has changed."""
+        """Store what is used up now, if that has changed."""
         changes = {"second": tally.second, "last_id": tally.last_id, "parts_id": tally.last_id}
         for unit in UNITS:
             changes[f"used_{unit}"], changes[f"parts_{unit}"] = tally.in_window(unit, tally.second)
@@ -177,7 +177,7 @@ class KeyTally:
         """Return what a key has used up in the windows around these seconds.
 
         `latest` is the id of its latest message. `count` counts its messages and their parts from
-        one second to another, and after an id, where its row does not count them all.
+        one second to another, and after an id, if its row does not count them all.
         """
         last_id = row and row.parts_id
         is_known = row is not None and (latest is None or (last_id and last_id == row.last_id))
@@ -190,7 +190,7 @@ class KeyTally:
             for begins, ends in {window(unit, second) for second in (*seconds, last)}:
                 used = row.used(unit) if begins == known else [0, 0]
                 if not is_all or begins < known:
-                    # What was purged is only in the row, and what was slow may have an older id
+                    # Purged messages are only in the row, and a slow one may have an older id
                     since = [*map(add, used, count(begins, ends, last_id))]
                     used = [*map(max, since, count(begins, ends))]
                 counts[unit, begins] = used
@@ -207,7 +207,7 @@ class KeyTally:
     def reached(
         self, limits: tuple[Limit, ...], second: int, parts: int
     ) -> list[LimitReached | TooManyParts]:
-        """Return a refusal for each of these limits that allows no message of so many parts."""
+        """Return a refusal for each of these limits that allows no message of this many parts."""
         refusals = []
         for limit in limits:
             needed = parts if limit.in_parts else 1
@@ -239,8 +239,8 @@ def recipient_reached(
 
     `accepted_at` is when those to the number were accepted, the latest first.
     """
-    return [
-        LimitReached("recipient", limit, (at if is_ahead(each, at) else each) + limit.window)
-        for each in accepted_at[limit.number - 1 : limit.number]
-        if each > at - limit.window
-    ]
+    if len(accepted_at) < limit.number or accepted_at[limit.number - 1] <= at - limit.window:
+        return []
+    oldest = accepted_at[limit.number - 1]
+    since = at if is_ahead(oldest, at) else oldest
+    return [LimitReached("recipient", limit, since + limit.window)]

@@ -1,4 +1,4 @@
-"""The rules that hold for messages: those of their key, and the settings where it has none."""
+"""The rules that hold for messages: those of their key, or else the settings."""
 
 import re
 from collections.abc import Collection
@@ -28,7 +28,7 @@ class KeyRules(NamedTuple):
     urgent: bool = False
     hold_odd: bool | None = None
 
-    def lasts(self, setting: timedelta) -> timedelta:
+    def lifetime(self, setting: timedelta) -> timedelta:
         """Return how long after its first scheduled time a message may still be sent."""
         return duration(self.expire_after) if self.expire_after else setting
 
@@ -73,15 +73,15 @@ def duration(text: str) -> timedelta:
     return timedelta(**{UNITS[match[2]]: int(match[1])})
 
 
-def end(since: datetime, lasts: timedelta) -> datetime:
-    """Return the end of a length of time; it is no later than the last instant."""
-    return since + min(lasts, LAST - since)
+def end_of(since: datetime, length: timedelta) -> datetime:
+    """Return when a length of time ends, no later than the last instant."""
+    return since + min(length, LAST - since)
 
 
 class Rules(NamedTuple):
-    """What decides when messages of a key may go, and which."""
+    """What decides which messages of a key may go, and when."""
 
-    opening: BusinessHours  # but for the quiet hours, which differ by place: see `hours`
+    opening: BusinessHours  # without the quiet hours, which differ by place: see `hours`
     quiet: QuietPlaces
     check_dnc: str  # one of CHECKS, whatever the request says
     expire_after: timedelta
@@ -112,13 +112,13 @@ class Rules(NamedTuple):
             opening,
             quiet,
             own.check_dnc or self.check_dnc,
-            own.lasts(self.expire_after),
+            own.lifetime(self.expire_after),
             self.hold_odd if own.hold_odd is None else own.hold_odd,
             own.urgent,
         )
 
     def keeps_off(self, check_dnc: bool, opted_out: bool) -> bool:
-        """Say whether the Do Not Call list keeps a text from a number that is on it.
+        """Return whether the Do Not Call list keeps a text from a number that is on it.
 
         `check_dnc` says whether its request asked for that.
         """
@@ -130,5 +130,5 @@ class Rules(NamedTuple):
         return self.opening._replace(quiet=silent)
 
     def never_open(self, now: datetime, countries: Collection[str] | None) -> list[str]:
-        """Return the places, of these countries or of all, that these rules leave no minute."""
+        """Return the places, of these countries or of all, with no minute open by these rules."""
         return recipients.never_open(self.opening, self.quiet, now, countries)

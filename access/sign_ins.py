@@ -12,13 +12,13 @@ from access.keys import MAY_SEND, ApiKey, digest_of
 from database import EPOCH, MILLISECOND, InstantField, Refused, Table, db, isoformat
 from database.clock import is_within
 
-MARK = 12  # characters of a key's digest, by which a link is void once that is another
+MARK = 12  # characters of the key's digest in a link, which is void once the digest changes
 
 
 class SignIn(Table):
     """A session at the desk. It ends at the sign-out, after LASTS, or when the key changes.
 
-    One of a key that is paused is closed until that is resumed.
+    While its key is paused, it opens nothing.
     """
 
     id = TextField(primary_key=True)
@@ -45,7 +45,7 @@ class SignIn(Table):
 
     @classmethod
     def make_link(cls, key: ApiKey, secret_key: str, now: datetime) -> str:
-        """Return what a link signs a person in with, once, within LINK_LASTS.
+        """Return the token of a link that signs a person in, once, within LINK_LASTS.
 
         Raise Refused if the key does not open the desk.
         """
@@ -62,7 +62,7 @@ class SignIn(Table):
     def begin_by_link(
         cls, token: str, secret_key: str, now: datetime, before: str | None = None
     ) -> str | None:
-        """Sign in with what `make_link` returned; None if it was used or is no longer valid.
+        """Sign in with a token of `make_link`; return None if it was used or is no longer valid.
 
         The audit knows which links were used. The key is locked meanwhile, so one of several
         processes is first.
@@ -85,7 +85,7 @@ class SignIn(Table):
 
     @staticmethod
     def _keys(now):
-        """Select the keys that may open something: those that are neither over nor paused."""
+        """Select the keys that may open the desk: not revoked, expired or paused."""
         return ApiKey.live(now).where(ApiKey.paused_at.is_null())
 
     @classmethod
@@ -117,6 +117,6 @@ class SignIn(Table):
 
 
 def _signer(secret_key):
-    """Return what signs as the desk's cookies are signed; the salt makes a link no cookie."""
+    """Return a signer like that of the desk's cookies; its own salt makes a link no cookie."""
     how = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
     return URLSafeSerializer(secret_key, salt="sign-in link", signer_kwargs=how)

@@ -7,19 +7,19 @@ from peewee import CompositeKey, IntegerField, TextField, fn
 
 from database import Table, db
 
-DAYS = 14  # before a day, that tell what is usual
+DAYS = 14  # the days before one that show what is usual
 FEW = 20  # parts on a day, which are never odd
-TIMES = 3  # what is more than so often the most is odd
+TIMES = 3  # more than this many times the most of a usual day is odd
 
 FORGET = "DELETE FROM key_day WHERE key_id = {param} AND day = {param}"
-"""As SQL: it is part of each create, and to have peewee write it takes 25 times as long."""
+"""In SQL: it is part of each create, and peewee takes 25 times as long to write it."""
 
 
 class KeyDay(Table):
     """The parts of a key's messages to a country that were accepted on a day.
 
-    Not of those that wait for approval, or that people refused or cancelled. There are rows only
-    of days on which what is odd is held; of a day without any, the messages are counted.
+    Messages that wait for approval, or that people refused or cancelled, do not count. Only days
+    on which odd texts are held have rows; of other days, the messages are counted.
     """
 
     key_id = IntegerField()
@@ -30,7 +30,7 @@ class KeyDay(Table):
     class Meta:
         primary_key = CompositeKey("key_id", "country", "day")
 
-    most = 0  # that is usual, as far as it matters
+    most = 0  # parts on a usual day; read only if it matters
 
     @classmethod
     def _is(cls, key, country, day):
@@ -38,12 +38,12 @@ class KeyDay(Table):
 
     @classmethod
     def add(cls, key: int, country: str, day: int, parts: int) -> None:
-        """Count parts of a day more or, below zero, less, where there is a row."""
+        """Add parts to a day, or take some away if negative, if it has a row."""
         cls.update(parts=cls.parts + parts).where(cls._is(key, country, day)).execute()
 
     @classmethod
     def forget(cls, days: Collection[tuple[int, int]]) -> None:
-        """Forget the days of keys on which messages are stored that are not judged: (key, day)."""
+        """Forget the days of keys, (key, day), whose messages are no longer all counted."""
         for each in sorted(days):  # in order, against deadlocks
             db.execute_sql(FORGET.format(param=db.param), each)
 
@@ -53,13 +53,13 @@ class KeyDay(Table):
         return db.lock_rows(cls.select().where(cls._is(key, country, day))).first()
 
     def most_before(self) -> int:
-        """Return the most parts of one of the DAYS before."""
+        """Return the most parts on any of the DAYS before this one."""
         days = KeyDay.day.between(self.day - DAYS, self.day - 1)
         theirs = (KeyDay.key_id == self.key_id) & (KeyDay.country == self.country)
         return KeyDay.select(fn.MAX(KeyDay.parts)).where(theirs, days).scalar() or 0
 
     def is_odd(self, parts: int) -> bool:
-        """Say whether so many parts more on this day are odd."""
+        """Return whether this many more parts on this day are odd."""
         return self.parts + parts > max(FEW, TIMES * self.most)
 
     def put(self) -> None:
@@ -72,7 +72,7 @@ class KeyDay(Table):
     def begin(cls, key: int, country: str, day: int, count: Callable[[int], Iterable]) -> None:
         """Store the first row of a key, a country and a day, and of the days before it.
 
-        `count` counts by country what the key has sent on a day of which nothing is known.
+        `count` returns what the key has sent on a day without rows, by country.
         """
         if cls.select().where(cls._is(key, country, day)).exists():
             return

@@ -122,7 +122,7 @@ def prepare() -> environment.Settings:
 
 
 def listening_host() -> str:
-    """Return the address of HOST, otherwise this machine's own: some shells put its name there."""
+    """Return the address in HOST, or this machine's own: some shells set HOST to its name."""
     try:
         return str(ipaddress.ip_address(os.environ.get("HOST", "")))
     except ValueError:
@@ -179,7 +179,7 @@ Ctrl-C stops it.
 
 
 def reach(host: str) -> str:
-    """Return who reaches the service, and how long its first keys live."""
+    """Return from where the service can be reached, and how long its first keys live."""
     keys = f"Its keys live for {KEYS_LAST.days} days;"
     keys += " `.venv/bin/flask keys list` shows them as make-run-…."
     if ipaddress.ip_address(host).is_loopback:

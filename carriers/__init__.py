@@ -46,7 +46,7 @@ class CarrierError(Exception):
     no_route     its sender does not reach this recipient's country, or is not allowed there:
                  another carrier may take the text. The other flags hold if there is none
 
-    `price` is that of the parts that it took nevertheless, if it told that.
+    `price` is that of the parts that it took all the same, if it told it.
     """
 
     reason: str
@@ -110,14 +110,14 @@ class Receipt(NamedTuple):
 
 
 class LateAnswer(NamedTuple):
-    """A carrier's yes to a text that came after `send` had given up, with the text in doubt."""
+    """A carrier's acceptance of a text after `send` had given up, with the text in doubt."""
 
     message_id: str  # what `send` was given
     reference: str | None  # what `send` would have returned
 
 
 class TooFast(NamedTuple):
-    """The carrier's "slow down" to a part of a text: `send` waits by itself, others must pause."""
+    """The carrier's "slow down" to a part of a text: `send` itself waits, others must pause."""
 
     reason: str
 
@@ -153,7 +153,7 @@ class OptOut(NamedTuple):
     number: str  # E.164
     stop: bool
     source: str  # "reply" if the recipient wrote it, "carrier" if the carrier reports it
-    at: datetime | None = None  # by the carrier's clock, if it says so
+    at: datetime | None = None  # by the carrier's clock, if it tells the time
     # Whether the carrier says that the number is international. If it does not, `number` is a plus
     # sign and the carrier's digits, which counts only if this service has texted that number.
     certain: bool = True
@@ -162,7 +162,7 @@ class OptOut(NamedTuple):
 
 
 News = Receipt | Reply | OptOut | LateAnswer | TooFast
-"""What a carrier tells by itself."""
+"""What a carrier tells without being asked."""
 
 
 class Callback(NamedTuple):
@@ -173,7 +173,7 @@ class Callback(NamedTuple):
     url: str  # as the carrier knows it: PUBLIC_URL, path and query
     headers: dict[str, str]  # names in lower case
     body: bytes
-    called: str | None = None  # the carrier's name in the path, which may be one that it had before
+    called: str | None = None  # the carrier's name in the path, which may be a former one
 
 
 class Carrier:
@@ -199,7 +199,7 @@ class Carrier:
         self.warning = f"{self.warning}; {words}" if self.warning else words
 
     def warn_of_name(self) -> None:
-        """Warn that the sender is a name, where STOP is understood otherwise."""
+        """Warn that the sender is a name, if the carrier otherwise understands a STOP."""
         self.warn(
             f"{self.name}://… sends from a name, which nobody can answer: its recipients have no "
             "way to say STOP by a text"
@@ -271,7 +271,7 @@ OWN = {
     "webhook+https": "carriers.webhook:Webhook",
     "webhook+http": "carriers.webhook:Webhook",
 }
-# difflib's similarity from which a scheme is a misspelt one of OWN: xmpps, Apprise's, is 0.8.
+# difflib's similarity from which a scheme counts as a misspelt one of OWN; Apprise's xmpps has 0.8.
 CLOSE = 0.82
 
 
@@ -312,7 +312,7 @@ def connect(
 
 
 def check_foreign(url: str) -> None:
-    """Raise ValueError if a URL of none of OWN cannot be one of Apprise's either."""
+    """Raise ValueError if a URL with a scheme not in OWN cannot be one of Apprise's either."""
     given = urls.scheme(url)
     scheme = given.lower()
     near = ["webhook+https"] if scheme == "webhook" else get_close_matches(scheme, OWN, 1, CLOSE)

@@ -88,7 +88,7 @@ class Apprise(Carrier):
                 body_format=apprise.NotifyFormat.TEXT,
             ):
                 return None
-        except Exception as problem:  # possibly while reading the carrier's yes
+        except Exception as problem:  # possibly while reading that the text was accepted
             in_doubt = True
             said.append(f"{type(problem).__name__}: {problem}")
         # requests says "Max retries exceeded" only if no connection was made.

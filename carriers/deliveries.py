@@ -73,9 +73,9 @@ def _receipt(text, optional, receipt_ids, number):
 
 
 def in_digits(given: str | None, receipt_ids: str | None, of_receipt: bool = False) -> str | None:
-    """Return an id of an answer, or of a receipt's text, in the digits that receipts have.
+    """Return an id from an answer, or from a receipt's text, in the digits of receipts.
 
-    It is without zeros before it then. What is no number in its digits is unchanged.
+    Leading zeros are dropped. An id that is not a number in its digits is unchanged.
     """
     if receipt_ids and re.fullmatch("[0-9A-Fa-f]+", given or ""):
         in_receipts, in_answers, written = DIGITS[receipt_ids]

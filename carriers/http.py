@@ -132,7 +132,7 @@ class HttpCarrier(Carrier):
         """Return the field that asks for receipts; warn if there is no `secret` to verify them.
 
         `callbacks` is the address below which the carrier may call, if there is one; `option` is
-        the URL's option for the secret. Warn of replies that cannot come, if `sender` is a name.
+        the URL's option for the secret. If `sender` is a name, warn that no replies can come.
         """
         if callbacks and secret:
             if re.search("[A-Za-z]", sender):

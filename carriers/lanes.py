@@ -18,7 +18,7 @@ TESTERS = "(testers)"
 """The name of the simulator to which testers' texts go."""
 
 FIRST = ""
-"""Stands for the first carrier, where the name of one was not noted."""
+"""The name for the first carrier, in lanes in which no name was noted."""
 
 
 class Lane(NamedTuple):
@@ -26,11 +26,11 @@ class Lane(NamedTuple):
 
         US          it goes to the United States
         US!us       the carrier us has no route there
-        US>us       us said no for now, and was the last to do so
-        US?us       us may have it: once for each time
-        =us         us may be used, and nobody else
+        US>us       us refused it for now, and was the last to do so
+        US?us       us may have it; repeated for each copy
+        =us         us may be used, and no other carrier
 
-    Names of carriers are those that they had then.
+    A carrier is called by the name that it had at the time.
     """
 
     country: str = ""  # ISO 3166, or 001; empty if a version before migration 0014 stored it
@@ -88,8 +88,8 @@ class Routes:
         self.ways, self.can_be_asked = tuple(ways), frozenset(can_be_asked)
         self.names = tuple(way.name for way in self.ways)
         self.first = self.names[0] if self.names else ""
-        self.called = {name: way.name for name, way in by_name(self.ways).items()}
-        self.called |= {FIRST: self.first, TESTERS: TESTERS}
+        self.current_names = {name: way.name for name, way in by_name(self.ways).items()}
+        self.current_names |= {FIRST: self.first, TESTERS: TESTERS}
         self.keys = frozenset(key for way in self.ways for key in way.keys or ())
         self.are_several = len(self.ways) > 1
 
@@ -103,32 +103,32 @@ class Routes:
     def order(self, lane: Lane, key: str = "") -> tuple[str, ...]:
         """Return the carriers that may be used for a text of a key, the first choice first.
 
-        After a no for now the next one in a circle is the first choice. If each has refused the
-        way, which only another CARRIER_URL can lead to, they may be used again.
+        After a temporary refusal the next one in a circle is the first choice. If none has a route,
+        which only a change of CARRIER_URL can lead to, they may be used again.
         """
         if lane.only is not None:
-            only = self.called.get(lane.only)
+            only = self.current_names.get(lane.only)
             return (only,) if only else ()
         may = [way.name for way in self.ways if way.may_serve(lane.country, key)]
-        refused = {self.called.get(name) for name in lane.refused}
+        refused = {self.current_names.get(name) for name in lane.refused}
         left = [name for name in may if name not in refused] or may
-        last = lane.last_no and self.called.get(lane.last_no)
+        last = lane.last_no and self.current_names.get(lane.last_no)
         at = left.index(last) + 1 if last in left else 0
         return tuple(left[at:] + left[:at])
 
     def asked(self, lane: Lane) -> str | None:
         """Return the carrier that has to be asked about a text before it goes anywhere, or None."""
-        doubts = (self.called.get(name) for name in lane.doubts)
+        doubts = (self.current_names.get(name) for name in lane.doubts)
         return next((name for name in doubts if name in self.can_be_asked), None)
 
     def strangers(self, lane: Lane) -> set[str]:
-        """Return the carriers that may have a text, and of which CARRIER_URL says nothing."""
-        return {*lane.doubts}.difference(self.called)
+        """Return the carriers that may have a text but are missing in CARRIER_URL."""
+        return {*lane.doubts}.difference(self.current_names)
 
     def may_take(self, name: str, lane: Lane, key: str, trouble: Collection[str]) -> bool:
-        """Say whether a carrier is the one that is given a text now.
+        """Return whether a carrier is the one that is given a text now.
 
-        One in trouble itself is well enough for the text that goes first after a pause.
+        Its own trouble does not count, so that a text can go first after its pause.
         """
         if self.asked(lane):
             return False
@@ -136,7 +136,7 @@ class Routes:
         return next(well, None) == name
 
     def way(self, name: str) -> Way:
-        """Return the carrier of a name; the simulator has none in CARRIER_URL."""
+        """Return the carrier of a name; the simulator of testers is not in CARRIER_URL."""
         return next((way for way in self.ways if way.name == name), Way(name))
 
     def stand_ins(self, name: str) -> list[str]:
@@ -156,5 +156,5 @@ def of_answers(carrier: str) -> str:
 
 
 def is_of_answers(lane: Lane) -> bool:
-    """Say whether a lane is for texts that answer replies, which go before all others."""
+    """Return whether a lane is for texts that answer replies, which go before all others."""
     return lane.only not in (None, TESTERS)

@@ -1,10 +1,10 @@
-"""What carriers say of money: the prices of texts, and what is left on an account."""
+"""Money as carriers tell it: the prices of texts, and the balance of an account."""
 
 import re
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
-FINEST = Decimal("1e-8")  # Vonage tells so many places
+FINEST = Decimal("1e-8")  # Vonage tells eight decimal places
 MOST = 100_000  # for a text, in any currency, so that sums fit into 64 bits
 
 
@@ -19,7 +19,7 @@ class Money(NamedTuple):
 
 
 class Priced(str):
-    """A reference beside which the carrier told a price; empty if it told no reference."""
+    """A reference with the price that came with it; empty if no reference came."""
 
     price: Money
 

@@ -2,8 +2,8 @@
 
 Section numbers and field names are from the "Short Message Peer to Peer Protocol Specification
 v3.4". The maintained library, smpplib, does not fit: it raises KeyError for a submit_sm_resp with
-an optional parameter, which would lose a yes, raises for unknown optional parameters, and silently
-cuts passwords.
+an optional parameter, which would lose an accepted text, raises for unknown optional parameters,
+and silently cuts passwords.
 """
 
 import re

@@ -46,7 +46,7 @@ class Session:
 
         Raise CarrierError if none comes in time or the connection is lost: in doubt if it was a
         submit_sm. If the peer was silent all that time, drop the connection. `late` is called with
-        the body of a yes that comes after the timeout.
+        the body of an OK that comes after the timeout.
         """
         in_doubt = command == pdus.SUBMIT_SM
         if not self.open:

@@ -43,7 +43,7 @@ REASONS = {
     30007: "filtered as unwanted",
     30034: "the sender is not registered",
 }
-OF_WAY = {21408, 21606, 21612, 21703}
+NO_ROUTE = {21408, 21606, 21612, 21703}
 OPTED_OUT = 21610
 
 SHORTEST_VALIDITY, LONGEST_VALIDITY = 1, 36_000  # seconds; error 21624 otherwise
@@ -51,7 +51,7 @@ NEVER_SENT = {"failed", "canceled"}  # Twilio gave these to no network
 TRIAL = "Sent from your Twilio trial account - "  # prefix of a trial account's texts
 PAGE, PAGES = 100, 20  # messages, pages in Twilio's list
 SKEW = timedelta(minutes=1)  # between Twilio's clock and this machine's
-ENCODED_ALIKE = ("Lu", "Ll", "Lt", "Lo", "Nd", "So")  # categories of characters
+KEPT_BY_ENCODING = ("Lu", "Ll", "Lt", "Lo", "Nd", "So")  # categories of characters
 OF_SENDER = ("From", "FromCity", "FromState", "FromZip", "FromCountry")  # fields of a reply
 SIGNATURES = {"HMAC_SHA1": hashlib.sha1, "HMAC_SHA256": hashlib.sha256}
 
@@ -70,7 +70,7 @@ class Twilio(HttpCarrier):
     can_be_asked = lists_incoming = True
     callback_methods = ("POST",)
     longest_answer = 4 * 1024 * 1024  # a page of messages
-    codes, reasons = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, OF_WAY), REASONS
+    codes, reasons = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, NO_ROUTE), REASONS
     delivered, failed = ("delivered", "read"), ("undelivered", "failed", "canceled")
     opted_out = OPTED_OUT
 
@@ -84,14 +84,14 @@ class Twilio(HttpCarrier):
         )
         if options["smart_encoding"] not in ("true", "false"):
             raise ValueError("smart_encoding in twilio://… must be true or false")
-        self._is_encoded = options["smart_encoding"] == "true"
+        self._smart_encoding = options["smart_encoding"] == "true"
         if re.fullmatch(r"MG[0-9a-fA-F]{32}", sender):
             self._fields = {"MessagingServiceSid": sender, "SmartEncoded": "false"}
         elif re.fullmatch(rf"\+[1-9]\d{{6,14}}|{urls.SENDER}", sender, re.ASCII):
             self._fields = {"From": sender}
         else:
             raise ValueError("FROM in twilio://…@FROM must be +number, short code, name or MG… SID")
-        if self._is_encoded:
+        if self._smart_encoding:
             self._fields["SmartEncoded"] = "true"
         self._is_key = user.startswith("SK")
         if self._is_key and not options["account"]:
@@ -109,7 +109,7 @@ class Twilio(HttpCarrier):
         form = {"To": to, **self._fields, "Body": text, "ValidityPeriod": validity}
         answer = self.post(f"{self._account}/Messages.json", form)
         sid, code = _sid(answer.json()), _code(answer)
-        # A 201 without a SID is a yes, too: sending again would make a second text.
+        # A 201 without a SID is a success, too: sending again would make a second text.
         if (sid and answer.success) or (answer.status == 201 and code is None):
             self.note_served()
             return sid
@@ -193,7 +193,7 @@ class Twilio(HttpCarrier):
         return super().explained(code, f"{otherwise}, see {ERRORS}{code}")
 
     def _message_ids(self, request, form):
-        """Return what identifies a callback to a carrier: its SID, and the signature.
+        """Return what identifies a callback to a carrier: the SID, and the signature.
 
         The signature is the same however the fields are divided.
         """
@@ -205,9 +205,9 @@ class Twilio(HttpCarrier):
         return (*ids, f"{name} {request.headers['x-twilio-signature']}")
 
     def _ids(self, sid, names):
-        """Return what identifies an incoming text to carriers of these names, and of the account.
+        """Return what identifies an incoming text to carriers of these names and of the account.
 
-        Several carriers may have one sender.
+        Several carriers may have the same sender.
         """
         return tuple(dict.fromkeys(f"{each} {sid}" for each in (*names, self._account_sid)))
 
@@ -231,7 +231,7 @@ class Twilio(HttpCarrier):
 
     def _is_same(self, body, text):
         """Return whether a body can be this text, as Twilio may have stored it."""
-        if self._is_encoded:
+        if self._smart_encoding:
             return _letters(body) == _letters(text)
         return body.split() == text.split()
 
@@ -287,10 +287,10 @@ def _code(answer):
 
 
 def _may_be_split_anew(form):
-    """Return whether a reply could be made of another one, whose fields were divided elsewhere.
+    """Return whether a reply could be made from another one by dividing its fields elsewhere.
 
-    A text can hold `STARTFrom+1…`: divided behind START, it would be the reply of that number. The
-    sender's own `From` is then part of another field, as nothing but the text is anybody's choice.
+    A text can hold `STARTFrom+1…`: divided after START, it would be the reply of that number. The
+    sender's own `From` is then part of another field, since people choose nothing but the text.
     """
     others = "".join(f"{name}{form[name]}" for name in sorted(form) if name != "Body")
     return others.count("From") > sum(name in form for name in OF_SENDER)
@@ -299,7 +299,7 @@ def _may_be_split_anew(form):
 def _letters(text):
     """Return what smart encoding leaves as it is: letters without accents, digits and emoji."""
     plain = unicodedata.normalize("NFKD", text)
-    return [each for each in plain if unicodedata.category(each) in ENCODED_ALIKE]
+    return [each for each in plain if unicodedata.category(each) in KEPT_BY_ENCODING]
 
 
 def _created(message):

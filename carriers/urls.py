@@ -15,9 +15,9 @@ NO_URL = (
 
 
 def scheme(url: str) -> str:
-    """Return what stands before the first colon of a carrier's URL.
+    """Return the scheme of a carrier's URL; raise ValueError if it is not a URL.
 
-    Raise ValueError, without any of it, for what is no URL.
+    The error repeats nothing of it.
     """
     match = re.fullmatch("([a-z0-9][a-z0-9+]*):(//.*)?", url, re.IGNORECASE | re.DOTALL)
     if not match:
@@ -41,7 +41,7 @@ def account(url: str, **options: str | None) -> tuple[str, str, str, dict[str, s
     given = dict(parse_qsl(query, keep_blank_values=True))
     if given.keys() - options:
         raise ValueError(f"{scheme}://… takes no option but {', '.join(sorted(options))}")
-    if any(value == "" != options[name] for name, value in given.items()):
+    if any(value == "" and options[name] != "" for name, value in given.items()):
         raise ValueError(f"an option of {scheme}://… is empty")
     return user, password, unquote(sender.removesuffix("/{to}")), options | given
 

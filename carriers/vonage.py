@@ -58,7 +58,7 @@ UNDELIVERED = {
 CURRENCY = "EUR"  # of all prices and balances
 SHORTEST_TTL, LONGEST_TTL = 20_000, 604_800_000  # milliseconds
 LONGEST_CLIENT_REFERENCE = 40  # characters
-# Vonage repeats an unanswered callback for 24 hours, and does not document that it signs it anew.
+# Vonage repeats an unanswered callback for 24 hours, and does not document that it signs it again.
 OLDEST, SKEW = 24 * 3600, 300  # seconds
 HMACS = ("md5", "sha1", "sha256", "sha512")
 METHODS = ("md5hash", *HMACS)
@@ -155,7 +155,7 @@ class Vonage(HttpCarrier):
         return self._report(message_id, fields.get("status"), code, recipient, at, given, ids, cost)
 
     def _is_for(self, fields, kind):
-        """Say whether a callback is about this sender: carriers may share a signature secret.
+        """Return whether a callback is about this sender: carriers may share a signature secret.
 
         Nobody can reply to a name: replies come to another number then.
         """

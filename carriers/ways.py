@@ -33,12 +33,12 @@ class Way(NamedTuple):
         return self.name, *self.was
 
     def may_serve(self, country: str | None, key: str) -> bool:
-        """Say whether it may be used for texts of a key to a country."""
+        """Return whether it may be used for texts of a key to a country."""
         of_country = self.countries is None or country in self.countries
         return of_country and (self.keys is None or key in self.keys)
 
     def shares_with(self, other: "Way") -> bool:
-        """Say whether there are texts for which either may be used."""
+        """Return whether there are texts for which either may be used."""
         pairs = (self.countries, other.countries), (self.keys, other.keys)
         return all(one is None or two is None or one & two for one, two in pairs)
 
@@ -67,12 +67,12 @@ def parse(text: str) -> tuple[Way, ...]:
 
 
 def by_name(ways: Iterable[Way]) -> dict[str, Way]:
-    """Return carriers by their names, and by those that they had before."""
+    """Return carriers by their names and former names."""
     return {name: way for way in ways for name in way.names}
 
 
 def _problems_of_names(ways):
-    """Return the problems of names that do not tell carriers apart."""
+    """Return a problem for each name that two carriers have, or one has twice."""
     called = Counter(way.name for way in ways)
     given = Counter(name for way in ways for name in way.names)
     return [

@@ -1,6 +1,5 @@
 """What the commands share: one-line errors, argument types, tables and confirmation."""
 
-import functools
 import itertools
 import json
 import math
@@ -75,7 +74,13 @@ def command(function: Callable) -> click.Command:
 
 def options(*several: Callable) -> Callable:
     """Make one decorator of the decorators of several options."""
-    return lambda function: functools.reduce(lambda f, add: add(f), reversed(several), function)
+
+    def decorate(function):
+        for option in reversed(several):
+            function = option(function)
+        return function
+
+    return decorate
 
 
 # Argument types, as click makes them of functions
@@ -170,14 +175,14 @@ LIMIT = click.IntRange(0, 10**9)  # databases reject larger numbers
 
 
 def say(line: str = "", err: bool = False, folded: bool = False) -> None:
-    """Print a line, on standard error with `err`; what could control the terminal is escaped."""
+    """Print a line, on standard error with `err`; escape what could control the terminal."""
     click.echo(fold(line) if folded else printable(line), err=err)
 
 
 def fold(line: str) -> str:
-    """Return a line in as many as the terminal needs; in a pipe, of 80 characters.
+    """Return a line folded to the width of the terminal, or to 80 characters in a pipe.
 
-    Nothing is cut: a word that is longer, such as an address, has a line of its own.
+    Nothing is cut: a longer word, such as an address, has a line of its own.
     """
     columns = shutil.get_terminal_size().columns
     return textwrap.fill(
@@ -282,9 +287,9 @@ def print_list(
     none: str,
     most: int | None = None,
 ) -> None:
-    """Print what a list has, as objects or as rows; say if only the newest are shown.
+    """Print a list, as objects or as rows; say if only the newest are shown.
 
-    What is not printed is not read: both can be iterators of the same.
+    The other of the two is not read, so both may share an iterator.
     """
     if as_json:
         print_array(objects)
@@ -319,9 +324,9 @@ def count(number: int, noun: str = "message", plural: str | None = None) -> str:
 
 @contextmanager
 def committed(change: Callable[[], Any]) -> Iterator[Any]:
-    """Make a change of a batch in one transaction, and have the block count it.
+    """Change a batch in one transaction; the block counts the result.
 
-    Ctrl-C undoes the change; once it is about to be committed, it waits for the end of the block.
+    Ctrl-C undoes the change; once that is about to be committed, it waits for the block to end.
     """
     with ExitStack() as counting:
         with database.db.transaction():
@@ -332,9 +337,9 @@ def committed(change: Callable[[], Any]) -> Iterator[Any]:
 
 @contextmanager
 def counted(label: str, length: int | None = None) -> Iterator[Any]:
-    """Show on standard error how many of something were changed; say so if an error ends this.
+    """Show on standard error how many rows were changed, also if an error ends the block.
 
-    Each batch stays changed. Lines on a terminal show it themselves.
+    Each batch stays changed. There is no bar if the command prints a line for each on a terminal.
     """
     bar = click.progressbar(
         itertools.count() if length is None else range(length),

@@ -19,7 +19,7 @@ from access.sign_ins import SignIn
 from carriers import urls
 from cli import base
 from database import Refused, clock, db
-from events.outbox import Event, EventAddress, Standing
+from events.outbox import Backlog, Event, EventAddress
 
 MOST_NAMED = 10  # countries in an error
 
@@ -253,10 +253,10 @@ def set_events(
         return
     if off:
         EventAddress.switch_off(key.id, "by an operator", now)
-    address, standing = EventAddress.of(key), Event.standings().get(key.id, Standing())
+    address, backlog = EventAddress.of(key), Event.backlogs().get(key.id, Backlog())
     state = f"switched off: {address.off}" if address.off else "on"
     base.say(f"{name}: {urls.masked(address.url)} ({state})")
-    base.say(f"{standing.waiting} waiting, {standing.given_up} given up")
+    base.say(f"{backlog.waiting} waiting, {backlog.given_up} given up")
     if address.old_secret_until and now < address.old_secret_until:
         base.say(f"also signed with the old secret until {base.shown(address.old_secret_until)}")
 
@@ -273,9 +273,9 @@ def list_keys(as_json: bool) -> None:
     limits = reports.use_of_limits(everyone, now, current_app.config["SETTINGS"].key_limits)
     objects = [as_object(key, limits[key.id], now) for key in everyone]
     if as_json:
-        addresses, standings = EventAddress.everyone(), Event.standings()
+        addresses, backlogs = EventAddress.by_key(), Event.backlogs()
         base.print_array(
-            shown | {"events": events_of(addresses.get(key.id), standings.get(key.id, Standing()))}
+            shown | {"events": events_of(addresses.get(key.id), backlogs.get(key.id, Backlog()))}
             for key, shown in zip(everyone, objects, strict=True)
         )
         return
@@ -284,7 +284,7 @@ def list_keys(as_json: bool) -> None:
     base.table((*header, *times), map(row, objects), "No keys", folded=True)
 
 
-def as_object(key: ApiKey, limits: list[reports.Use], now: datetime) -> dict:
+def as_object(key: ApiKey, limits: list[reports.LimitUse], now: datetime) -> dict:
     """Return a key as an object for JSON, without its secrets."""
     old_secret_until = key.old_expires_at or now
     return {
@@ -302,17 +302,17 @@ def as_object(key: ApiKey, limits: list[reports.Use], now: datetime) -> dict:
     }
 
 
-def events_of(address: EventAddress | None, standing: Standing) -> dict:
+def events_of(address: EventAddress | None, backlog: Backlog) -> dict:
     """Return the address of a key's events and how many are waiting, for JSON."""
     return {
         "url": address and urls.masked(address.url),
         "off": address and address.off,
-        **base.fields(standing, "waiting", "given_up"),
+        **base.fields(backlog, "waiting", "given_up"),
     }
 
 
 def row(key: dict) -> Iterable[Any]:
-    """Return the object of a key as a row for people."""
+    """Return a key, given as an object, as a row for people."""
     uses = []
     for use in key["limits"]:
         told = f"{use['used']} of {use['limit']}"

@@ -15,7 +15,7 @@ notify = base.Commands("notify", help="Notices for people, sent to NOTIFY_URL.")
 
 
 def _made(make):
-    """Make something of NOTIFY_URL; raise Refused if that is not set, or cannot be used."""
+    """Call a function that reads NOTIFY_URL; raise Refused if that is not set or cannot be used."""
     settings = current_app.config["SETTINGS"]
     if not settings.notify_url:
         raise Refused("NOTIFY_URL is not set, so nobody is notified")

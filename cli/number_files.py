@@ -33,7 +33,7 @@ YES_AND_NO = ({"y", "n"}, {"t", "f"}, {"1", "0"}, {"j", "n"}, {"s", "n"}, {"o", 
 
 
 class Unclear(ValueError):
-    """Raised where it is not certain which numbers are meant; the message says why."""
+    """It is not certain which numbers are meant; the message says why."""
 
 
 @dataclass
@@ -48,20 +48,20 @@ class Column:
         return f"column {self.place}" + (f" {self.name[:40]!r}" if self.name else "")
 
     def may_hold_numbers(self, digits: int) -> bool:
-        """Say whether a cell may be a number of at least so many digits."""
+        """Return whether a cell may be a number of at least this many digits."""
         return any(_may_be_number(cell, digits) for cell in self.cells)
 
     def is_international(self) -> bool:
-        """Say whether a cell has a plus sign."""
+        """Return whether a cell has a plus sign."""
         return any("+" in cell for cell in self.cells)
 
     def has_area_codes(self) -> bool:
-        """Say whether all cells are area codes."""
+        """Return whether all cells are area codes."""
         cells = [*filter(None, self.cells)]
         return bool(cells) and all(map(AREA_CODE.fullmatch, cells))
 
     def tells_who_wants_texts(self) -> bool:
-        """Say whether this is a column of consent, or of yes and no."""
+        """Return whether this is a column of consent, or of yes and no."""
         says = WANTS_TEXTS.search(self.name) or any(map(WANTS_TEXTS.fullmatch, self.cells))
         return bool(says) or {*map(str.casefold, filter(None, self.cells))} in YES_AND_NO
 
@@ -88,11 +88,11 @@ class NumberFile:
                 column.cells.append(cell)
 
     def chosen(self, names: Collection[str]) -> list[Column]:
-        """Return the columns with these names or places; raise Unclear if one is none."""
+        """Return the columns with these names or places; raise Unclear if there is none."""
         columns = {}
         for name in names:
             wanted = name.strip().casefold()
-            found = [each for each in self.columns if each.name.casefold() == wanted != ""]
+            found = [each for each in self.columns if wanted and each.name.casefold() == wanted]
             found = found or [each for each in self.columns if str(each.place) == wanted]
             if not found:
                 raise Unclear(f"there is no column {name!r}, only {_list(self.columns)}")
@@ -102,7 +102,7 @@ class NumberFile:
     def column_of_numbers(self) -> Column:
         """Return the column that is named as one of numbers, or else the only one that has some.
 
-        Raise Unclear if that is not certain: a wrong one lists strangers.
+        Raise Unclear if that is not certain: the wrong one would list strangers.
         """
         found = [c for c in self.columns if c.may_hold_numbers(7)]  # an amount has fewer digits
         named = [c for c in self.columns if PHONE.search(c.name) and c.may_hold_numbers(5)]
@@ -136,8 +136,8 @@ def _list(columns):
 def read(cell: str, region: str | None) -> str:
     """Return the E.164 form of a cell's number, even if a spreadsheet has reformatted it.
 
-    Quotation marks may stay: libphonenumber finds where a number begins and ends. What follows
-    another delimiter than the file's is another cell.
+    Quotation marks may stay: libphonenumber finds where a number begins and ends. What follows a
+    delimiter, even if the file has another one, is not part of the number.
     """
     text = re.split(f"[{DELIMITERS}]", cell)[0].strip(' "=')
     if DATE.fullmatch(text):
@@ -175,7 +175,7 @@ def _text(body):
 
 
 def _delimiter(lines):
-    """Return the delimiter that most lines have outside of quotation marks, and most often.
+    """Return the delimiter that most lines have outside quotation marks; of equals, the commonest.
 
     csv.Sniffer is wrong twice as often, and takes 29 s for 10,000 stray quotation marks.
     """
@@ -208,7 +208,7 @@ def _record(lines, delimiter):
 
 
 def _is_header(row):
-    """Say whether a row names columns: it has a letter, and no cell has several digits."""
+    """Return whether a row names columns: it has a letter, and no cell has several digits."""
     return any(map(str.isalpha, "".join(row))) and not any(_digits(cell) > 4 for cell in row)
 
 
@@ -220,10 +220,10 @@ def _digits(cell):
 
 
 def _may_be_number(cell, fewest):
-    """Say whether a cell has a number's digits; letters behind them make it a street or a word."""
-    _, *behind = re.split(r"\d", cell, maxsplit=1)
+    """Return whether a cell has a number's digits, and no letters after them, as a street has."""
+    _, *after = re.split(r"\d", cell, maxsplit=1)
     return (
         _digits(cell) >= fewest
-        and not any(map(str.isalpha, "".join(behind)))
+        and not any(map(str.isalpha, "".join(after)))
         and not DATE.fullmatch(cell.strip(' "='))
     )

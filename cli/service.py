@@ -107,7 +107,7 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
         "last_hour": reports.ended_since(hour_ago),
         "last_day": reports.ended_since(day_ago),
         "awaiting_approval": reports.awaiting_approval(),
-        "events": {name: standing._asdict() for name, standing in Event.by_name().items()},
+        "events": {name: backlog._asdict() for name, backlog in Event.by_name().items()},
         "receipts_unmatched": receipts.unmatched(day_ago, now),
         "opt_outs_ignored": receipts.ignored_opt_outs(day_ago),
         "send_rate": held and held._asdict(),
@@ -125,8 +125,8 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
     show_errors(told["errors"])
     if held:
         show_held(held, now)
-    for key, standing in told["events"].items():
-        waiting, given_up, oldest = standing.values()
+    for key, backlog in told["events"].items():
+        waiting, given_up, oldest = backlog.values()
         since = f" since {base.shown(oldest)}" if oldest else ""
         say(f"events of {key}: {waiting} waiting{since}, {given_up} given up")
     for problem in told["problems"]:
@@ -135,9 +135,9 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
 
 
 def state_as_object(state: health.Health) -> dict[str, object]:
-    """Return the state of the service as JSON has it."""
+    """Return the state of the service as a JSON object."""
     told = state._asdict()
-    del told["now"], told["bad_end"], told["passes"]
+    del told["now"], told["failure_spike"], told["passes"]
     told |= {"commonest_error": state.error(), "problems": state.problems()}
     told["last_pass_at"] = state.last_pass_at
     told["carriers"] = [each._asdict() for each in state.carriers]
@@ -145,7 +145,7 @@ def state_as_object(state: health.Health) -> dict[str, object]:
 
 
 def show_held(held: health.HeldByRate, now: datetime) -> None:
-    """Print what waits for SEND_RATE, and until when."""
+    """Print how many texts wait for SEND_RATE, and until when."""
     say(
         f"SEND_RATE delays {base.count(held.texts, 'text')}, about {held.parts} parts: "
         f"the last would be sent at {base.shown(held.empty_at)} (in {_span(held.empty_at - now)})"
@@ -156,13 +156,10 @@ def show_counts(told: dict[str, Any]) -> None:
     """Print a table of messages by status, with bars."""
     totals, hour, day = told["messages"], told["last_hour"], told["last_day"]
     most = max(totals.values()) or 1
-    rows = (
-        (
-            *(status, totals.get(status), "█" * -(-totals.get(status, 0) * 20 // most)),
-            *(hour.get(status, ""), day.get(status, "")),
-        )
-        for status in Status
-    )
+    rows = []
+    for status in Status:
+        bar = "█" * -(-totals.get(status, 0) * 20 // most)
+        rows.append((status, totals.get(status), bar, hour.get(status, ""), day.get(status, "")))
     base.table(("status", "messages", "", "last hour", "last day"), rows, folded=True)
     if "counted_in_seconds" in told:
         say(f"counted in {told['counted_in_seconds']} s")
@@ -204,8 +201,8 @@ def check(ctx: click.Context) -> None:
     """
     base.say("settings: can be used")  # otherwise, this process would have ended
     failed = set()
-    for name, look in checks.LOOKS.items():
-        if name in checks.OF_THE_DATABASE and failed & {"database", "tables"}:
+    for name, look in checks.ALL.items():
+        if name in checks.NEED_TABLES and failed & {"database", "tables"}:
             continue
         try:
             lines = look(current_app.config["SETTINGS"]).splitlines()

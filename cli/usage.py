@@ -12,7 +12,7 @@ from cli import base
 from database import clock
 from sending.attempts import Attempt
 
-# A spreadsheet runs a cell that begins so; in many countries it cuts lines at semicolons
+# Spreadsheets run a cell that begins like this; in many countries they split lines at semicolons
 FORMULA = re.compile(r"(^|;)(\s*[=+\-@＝＋－＠])")
 
 

@@ -1,6 +1,6 @@
 """The database: connections, tables, what errors mean, migrations, and the clock.
 
-Everything that is stored is a Table of `db`, which is SQLite or Postgres by its URL.
+Everything that is stored is a Table of `db`, which is SQLite or Postgres, as its URL says.
 """
 
 from database.connections import connect, db, disconnect

@@ -1,6 +1,6 @@
-"""What the two databases say in different words: each has its own form of the same methods.
+"""Where SQLite and Postgres differ: each has its own form of the same methods.
 
-So nobody else asks which database it is.
+Nothing else asks which database it is.
 """
 
 import json
@@ -24,7 +24,7 @@ class SqliteDialect:
         return None
 
     def begin_upgrade(self) -> None:
-        """Let no other upgrade in before this transaction ends; refuse a database that is unfit."""
+        """Keep other upgrades out until this transaction ends; refuse a database that is unfit."""
 
     def lock_rows(self, rows: Select) -> Select:
         """Return a query that also locks the rows that it finds, until the transaction ends."""
@@ -61,7 +61,7 @@ class SqliteDialect:
         return f"{rows} CROSS JOIN {table} AS few ON few.id IN (SELECT id FROM {first})"
 
     def among(self, query: str) -> str:
-        """Return the SQL that says of a value that a query, which runs only once, returns it."""
+        """Return the SQL condition that a value is in a query's result; it runs the query once."""
         return f"IN ({query})"
 
     def by_index(self, name: str) -> str:
@@ -71,8 +71,8 @@ class SqliteDialect:
     def avoid_sorts(self) -> None:
         """Have the queries of this transaction read rows in the order of an index.
 
-        Postgres believes its statistics of a quiet moment, in which there were hardly any rows: it
-        would read whatever is there by now, and sort it, for each row that is asked for.
+        Postgres' statistics may be of a time with hardly any rows. Going by them, it would read and
+        sort all rows that are there by now for each one that is asked for.
         """
 
     def typed(self, rows: ValuesList, *types: str) -> list[Column]:

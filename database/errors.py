@@ -9,12 +9,12 @@ ERRORS = (DatabaseError, InterfaceError, MaxConnectionsExceeded, sqlite3.Error, 
 """Errors of the database, and of its pool: outages and our own bugs; see `is_outage`.
 
 SQLite's own come while rows are fetched: it commits an `UPDATE … RETURNING` with the last one.
-Python has no other word for a SQLite without memory than its own.
+Python raises MemoryError when SQLite runs out of memory.
 """
 
 
 class Refused(Exception):
-    """Say, for an operator, why something cannot be done in the present state."""
+    """Something cannot be done in the present state; the words are for an operator."""
 
 
 def cause(error):

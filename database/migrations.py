@@ -24,7 +24,7 @@ def upgrade() -> list[str]:
 
 
 def is_migrated() -> bool:
-    """Say whether the tables are up to date with this version."""
+    """Return whether the tables are up to date with this version."""
     try:
         migrations = _runner().status()
         applied = all(each.applied for each in migrations if each.path)

@@ -32,7 +32,7 @@ _OF_THE_FILE = _SQLITE_OUTAGES - {
     sqlite3.SQLITE_INTERRUPT,
 }
 # https://www.postgresql.org/docs/current/errcodes-appendix.html: no connection, no such database,
-# no permission to connect, rolled back for another's sake, no resources, not in this state,
+# no permission to connect, rolled back in favour of another, no resources, not in this state,
 # stopped by an operator, a system error, damaged; read-only, a transaction that took too long
 _POSTGRES_OUTAGES = (
     *("08", "28", "3D", "40", "53", "55", "57", "58", "XX"),
@@ -41,7 +41,7 @@ _POSTGRES_OUTAGES = (
 
 
 def is_outage(error: Exception) -> bool:
-    """Say whether an error means "later": a database that is away, locked, full or old.
+    """Return whether an error means "later": a database that is away, locked, full or old.
 
     Anything else is a bug: of our own code, broken SQL, a value that the database cannot keep, a
     violated constraint.
@@ -50,7 +50,7 @@ def is_outage(error: Exception) -> bool:
         return False
     if isinstance(cause(error), sqlite3.Error):
         return sqlite_code(error) in _SQLITE_OUTAGES or _tables_are_old(error)
-    if not hasattr(error, "orig"):  # not raised by a driver, but by us, peewee, its pool or Python
+    if not hasattr(error, "orig"):  # raised by us, peewee, its pool or Python, not by a driver
         return True
     state = sqlstate(error)
     if state is None:  # libpq's own: the connection was refused or is lost
@@ -72,7 +72,7 @@ def reason(error: Exception) -> str:
 def survived(log: logging.Logger, what: str) -> Iterator[None]:
     """Log an error that ends the block, which a thread repeats, and give its connection back.
 
-    Nothing is logged of an outage: the pass of a scheduler tells of those.
+    An outage is not logged: the scheduler's pass does that.
     """
     try:
         yield
@@ -98,6 +98,6 @@ def passed_over(log: logging.Logger, what: str) -> Iterator[None]:
 
 
 def _tables_are_old(error):
-    """Say whether a statement failed because the tables are not up to date."""
+    """Return whether a statement failed because the tables are not up to date."""
     wrong = sqlite_code(error) == sqlite3.SQLITE_ERROR or (sqlstate(error) or "").startswith("42")
     return wrong and not is_migrated()

@@ -72,7 +72,7 @@ class Adapter(Psycopg3Adapter):
         return conn
 
     def is_connection_closed(self, conn: Connection) -> bool:
-        """Say whether an idle connection has died: reading finds the server's error, then the end.
+        """Return whether an idle connection has died: it reads the server's error, then the end.
 
         Unlike peewee's own probe this needs no round trip. The next statement notices a connection
         that died without a word, after ANSWER_TIMEOUT.

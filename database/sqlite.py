@@ -18,7 +18,7 @@ from database.errors import Refused, sqlite_code
 from database.transactions import Transactions
 
 SCRUB_TRIES, SCRUB_WAIT, SCRUB_PAUSE = 20, 1, 0.2  # seconds; so writers wait in short spells
-FULL = 16_000_000  # bytes; of a small disk, a fiftieth: its log may take some megabytes
+FULL = 16_000_000  # bytes, or a fiftieth of a small disk: SQLite's log may take some megabytes
 
 
 class Rows:

@@ -11,7 +11,7 @@ from database.clock import is_ahead
 from database.connections import db
 
 BATCH = 5_000
-"""Rows that a bulk change moves in one transaction; other writers wait for no more."""
+"""Rows that a bulk change moves in one transaction; other writers wait for one batch at most."""
 
 PAGE = 500
 """Rows that a report of all rows reads at a time."""
@@ -48,9 +48,9 @@ class Table(Model):
 
     @classmethod
     def _in_batches(cls, change, *conditions):
-        """Change the rows that meet conditions in batches, so that others do not wait long.
+        """Change the rows that meet the conditions, in batches, so that others do not wait long.
 
-        If there are none, nobody waits for a lock.
+        If there are none, take no lock.
         """
         key = cls._meta.primary_key
         batch = cls.select(key).where(*conditions).limit(BATCH)

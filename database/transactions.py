@@ -11,7 +11,7 @@ ENDED = "the transaction has ended by itself: nothing of it is kept"
 
 
 class Transactions:
-    """A mix-in of peewee's databases that lets no block go on when its transaction has ended.
+    """A mix-in for peewee's databases: no block goes on after its transaction has ended by itself.
 
     SQLite rolls back by itself if its disk is full or fails, and Postgres if the connection is
     lost. What came next would be kept without what came before it, or hide the cause. `has_ended`
@@ -34,6 +34,6 @@ class Transactions:
 
 
 def _cause():
-    """Return the error that is being raised through the blocks, or one that is an outage, too."""
+    """Return the error that is passing through the blocks, or one that means an outage."""
     error = sys.exception()
     return error if isinstance(error, ERRORS) else OperationalError(ENDED)

@@ -115,7 +115,7 @@ def take_back(change: int, person: ApiKey, now: datetime) -> str:
     """
     with db.atomic():
         number = DoNotCall.undo(change, person.name, now - UNDO_WITHIN, now)
-        Reply.note_listed(person.name, now)  # what came while it was not listed is decided
+        Reply.note_listed(person.name, now)  # replies that came while it was not listed
     about = {"key": person.name}
     log.info("a change of the Do Not Call list was undone by %s", person.name, extra=about)
     return number

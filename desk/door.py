@@ -52,7 +52,7 @@ def admit() -> Response | tuple[str, int] | None:
     is_form = request.method not in ("GET", "HEAD", "OPTIONS")
     if is_form:
         sessions.check_origin(current_app.config["SETTINGS"].public_url)
-        read_form()  # slowly, maybe: before the database is asked, and who is signed in
+        read_form()  # this may be slow, so it comes before any query, also for who is signed in
     find_person()
     audit.signed_in.set(g.person and audit.Actor(g.person.name, g.person.id))
     if is_form:
@@ -67,10 +67,10 @@ def admit() -> Response | tuple[str, int] | None:
 
 
 def find_person() -> None:
-    """Find out who is signed in, unless that is known; nobody is while the database is away."""
+    """Find out who is signed in, once; nobody is while the database is away."""
     if "person" in g:
         return
-    g.person = g.key = None  # what it is if the database is away
+    g.person = g.key = None  # as they stay if the database is away
     if sign_in := session.get("sign_in"):
         g.person = g.key = SignIn.find(sign_in, clock.now())
 
@@ -148,9 +148,9 @@ def enter() -> Response:
 
 @blueprint.get("/link")
 def link() -> str:
-    """Show the button of a sign-in link: to look at a link does not use it up.
+    """Show the button of a sign-in link: looking at a link does not use it up.
 
-    What signs the person in is in the address's fragment, which no log has.
+    The token is in the address's fragment, which no log has.
     """
     return render_template("link.html")
 

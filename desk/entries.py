@@ -14,7 +14,7 @@ from reports import Cursor
 from sending import outcomes
 from sending.attempts import Attempt, Result
 
-MOST_COSTLY = 5  # characters that are named where they make more parts
+MOST_COSTLY = 5  # characters that are named if they make more parts
 WORDS = {
     Status.SCHEDULED: "waits for its time",
     Status.QUEUED: "waits for the carrier",
@@ -26,7 +26,7 @@ WORDS = {
     Status.BLOCKED: "was not sent: the number is on the Do Not Call list",
     Status.EXPIRED: "expired: it was not approved or sent in time",
 }
-CAME_OF_IT = {  # of an attempt
+RESULTS = {  # of an attempt
     None: "has not answered yet",
     Result.TAKEN: "accepted it",
     Result.REFUSED: "refused it",
@@ -46,7 +46,7 @@ class Entry:
 
     @cached_property
     def recipient(self) -> recipients.Recipient | None:
-        """The recipient; None if the number was cleared or libphonenumber rejects it by now."""
+        """The recipient; None if the number was cleared or libphonenumber now rejects it."""
         try:
             return recipients.find(self.message.to) if self.message.to else None
         except recipients.InvalidNumber:
@@ -62,7 +62,7 @@ class Entry:
 
     @property
     def parts(self) -> str:
-        """How many parts the text has; nothing if an older version stored it, without counting."""
+        """How many parts the text has; "" if an older version stored it without counting them."""
         return counted(self.message.parts, "part") if self.message.parts else ""
 
     @cached_property
@@ -99,7 +99,7 @@ class Entry:
         return message.status in RETRYABLE and message.to is not None and not message.answers
 
     def undone_within(self, action: str, shown_for: int) -> int:
-        """Return the seconds, of those given, in which a decision can be undone for certain."""
+        """Return for how many of these seconds a decision can be undone for certain."""
         message = self.message
         if message.to is None:  # redacted, so it is never sent
             return 0
@@ -111,14 +111,14 @@ class Entry:
 
     @cached_property
     def forecast(self) -> tuple[datetime, str | None]:
-        """When it is sent, once approved, and the hours it waits for until then, in words."""
+        """When it is sent once approved, and which hours keep it until then, in words."""
         if not self.recipient:
             return max(self.message.send_at, self.now), None
         return outcomes.leaves_at(self.message, self.recipient, self.rules, self.now)
 
     @property
     def waits_for(self) -> str | None:
-        """What it waits for, in words, if its recipient's hours keep it until then."""
+        """What it waits for, in words, if its recipient's hours keep it."""
         _, hours = self.forecast
         if hours is None:
             return None
@@ -126,7 +126,7 @@ class Entry:
         return f"the end of {quiet}" if until else "business hours"
 
     def local(self, at: datetime) -> str:
-        """Write an instant in the recipient's local time; nothing if that is unknown."""
+        """Write an instant in the recipient's local time; return "" if that is unknown."""
         if not self.recipient:
             return ""
         try:
@@ -154,12 +154,12 @@ class Entry:
 
     @property
     def attempts(self) -> list[tuple[datetime, str]]:
-        """When the message was given to a carrier, and what came of it."""
+        """When the message was given to a carrier, and with what result."""
         told = []
         for attempt in Attempt.of_messages([self.message.id])[self.message.id]:
             words = f": {attempt.words}" if attempt.words else ""
             carrier = attempt.carrier or "the carrier"
-            told.append((attempt.begun_at, f"{carrier} {CAME_OF_IT[attempt.result]}{words}"))
+            told.append((attempt.begun_at, f"{carrier} {RESULTS[attempt.result]}{words}"))
         return told
 
     @property
@@ -184,6 +184,6 @@ class Entry:
 
 
 def outcome(message: Message, now: datetime) -> str:
-    """Say what became of a message, and when: "delivered 2 hours ago"."""
+    """Return what became of a message, and when: "delivered 2 hours ago"."""
     at = message.receipt_at or message.finished_at
     return f"{message.status} {ago(at, now)}" if at else str(message.status)

@@ -28,7 +28,7 @@ from models import accepted
 
 HOURS = (1, 24)  # in which texts are counted
 PAST = {"pause": "paused", "resume": "resumed"}
-BACK = {"pause": "resume", "resume": "pause"}
+OPPOSITE = {"pause": "resume", "resume": "pause"}
 
 log = logging.getLogger("web")
 
@@ -68,7 +68,7 @@ def change_key() -> Response:
         said = "Undo works for one minute."
         left = results.seconds_left(EPOCH + at * MILLISECOND, now)
         if left and request.form["undo"] == str(id):
-            _, said = set_pause(BACK[action], id, person, now)
+            _, said = set_pause(OPPOSITE[action], id, person, now)
         flash(said)
     else:
         action = pressed(PAST)

@@ -39,26 +39,26 @@ def page_start() -> Cursor | None:
 
 
 def keep_search() -> str | None:
-    """Keep what a form looks for in the session, since proxies log addresses.
+    """Keep the search words of a form in the session, since proxies log addresses.
 
-    Return what the address says in its place, if anything is looked for.
+    Return what the address has in their place, or None without any.
     """
     session["find"] = request.form.get("find", "").replace("\0", " ").strip()[:LONGEST].strip()
     return "on" if session["find"] else None
 
 
 def kept_search() -> str:
-    """Return what this page looks for; "" if it shows all."""
+    """Return the search words of this page; "" if it shows everything."""
     return session.get("find", "") if "find" in request.args else ""
 
 
 def national(number: str) -> str:
-    """Return the E.164 form of a number; a national one is of the country given last in a form."""
+    """Return the E.164 form of a number; a national one is of the country last given in a form."""
     return read_number(number, session.get("region"))
 
 
 def pressed(actions: Iterable[str]) -> str:
-    """Return the name of the button that was pressed; abort if it is none of these."""
+    """Return the name of the button that was pressed; abort if it is not among these."""
     action = next((name for name in actions if name in request.form), None)
     if action is None:
         abort(400, "No button was pressed.")

@@ -116,7 +116,7 @@ def search() -> Response:
 
 
 def read_filter(fields: dict) -> Filter:
-    """Return the messages that a form or an address asks for, but for what it looks for; or abort.
+    """Return the filter that a form or an address asks for, without the search words; or abort.
 
     The day, in UTC, is that on which messages were created.
     """
@@ -157,7 +157,7 @@ def message(message_id: uuid.UUID) -> str:
 
 
 def approve(these: Selection, by: str, now: datetime) -> None:
-    """Approve messages, which stay until they cannot be undone for certain."""
+    """Approve messages; they stay for as long as an undo is certain."""
     these.decide(True, by, now, now + UNDO_FOR_CERTAIN)
 
 
@@ -248,7 +248,7 @@ class TextsResult(Result):
 
     @property
     def past(self) -> str:
-        """What became of the texts that were changed."""
+        """The word for what became of the texts that were changed."""
         return ACTIONS[self.action][0]
 
     @property
@@ -259,7 +259,7 @@ class TextsResult(Result):
 
     @property
     def left(self) -> int:
-        """The seconds in which all that is still here can be undone for certain."""
+        """The seconds in which all texts that are still here can be undone for certain."""
         return min(self._left.values(), default=0)
 
     @property

@@ -1,4 +1,4 @@
-"""What stands on top of what waits for approval: whether texts go, and the operator's figures."""
+"""The top of the page of approvals: whether texts go, and the operator's figures."""
 
 from datetime import datetime, timedelta
 
@@ -11,8 +11,7 @@ from desk.lists import MANY
 from models import Message
 from monitoring.health import Health
 
-HOUR = timedelta(hours=1)
-DAY = 24  # hours
+HOUR, HOURS_OF_DAY = timedelta(hours=1), 24
 
 
 @blueprint.app_template_global()
@@ -25,7 +24,7 @@ def health() -> Health:
 
 @blueprint.app_template_global()
 def is_held(message: Message) -> bool:
-    """Return whether a text that is due would not go now: nothing sends, or no carrier takes it."""
+    """Return whether a due text would not go now, since nothing sends or no carrier takes it."""
     lane, routes = Lane.read(message.lane or ""), Routes(current_app.config["SETTINGS"].ways)
     return health().holds(routes.order(lane, message.key.name))
 
@@ -33,13 +32,13 @@ def is_held(message: Message) -> bool:
 def look_over(now: datetime) -> dict:
     """Return the operator's overview: texts going out and recent outcomes."""
     this_hour = now.replace(minute=0, second=0, microsecond=0)
-    going_out = enumerate(reports.going_out(this_hour, DAY, MANY))
+    going_out = enumerate(reports.going_out(this_hour, HOURS_OF_DAY, MANY))
     at_limit = reports.limits_used_up(now, current_app.config["SETTINGS"].key_limits)
     return {
         "hours": [(this_hour + after * HOUR, *counts) for after, counts in going_out],
         "most_an_hour": MANY,
         "once_approved": reports.due_once_approved(MANY),
-        "ended": reports.ended_since(now - DAY * HOUR, DAY * MANY),
-        "most_a_day": DAY * MANY,
+        "ended": reports.ended_since(now - HOURS_OF_DAY * HOUR, HOURS_OF_DAY * MANY),
+        "most_a_day": HOURS_OF_DAY * MANY,
         "at_limit": [*{key.name: limit for key, limit in at_limit}.items()],
     }

@@ -185,7 +185,7 @@ class Conversation:
 
     @property
     def value(self) -> str:
-        """The value of its buttons: where the replies are that they change."""
+        """The value of its buttons: the cursors of the replies that they change."""
         return ".".join(lists.write(reply.cursor) for reply in self.unread or self.replies[:1])
 
     @property
@@ -204,7 +204,7 @@ def conversations(groups: Collection[list[Reply]]) -> list[Conversation]:
 
 
 def newest_first(cursor: Cursor) -> tuple:
-    """Order replies as a search does."""
+    """Return the sort key of a reply's cursor, in the order of a search."""
     return EPOCH - cursor.at, -cursor.id.int
 
 
@@ -228,5 +228,5 @@ class ReplyResult(Result):
 
     @property
     def value(self) -> str:
-        """The value of that button: where the first reply was, for each of them."""
+        """The value of that button: the first reply's cursor with the id of each reply."""
         return ".".join(lists.write(self.cursor._replace(id=reply.id)) for reply in self.changed)

@@ -77,8 +77,8 @@ def strip(kind: type[Result], cards: Callable[[set], list], now: datetime) -> li
 def page(cards: list[Any], strip: list[Result], order: Callable[[Cursor], Any]) -> dict[str, Any]:
     """Return what a page of a list shows: cards, with the strip where the last decided card was.
 
-    Of the cards there is one more than the page shows, unless it is the last page. The focus goes
-    on to `next`: the card below the strip, or the strip if that is the last.
+    There is one more card than the page shows, unless it is the last page. The focus moves to
+    `next`: the card below the strip, or the strip if there is none.
     """
     cards, is_last = cards[:PAGE], len(cards) <= PAGE
     above = [card for card in cards if strip and order(card.cursor) < order(strip[0].cursor)]

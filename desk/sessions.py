@@ -30,7 +30,7 @@ class DeskSessions(SecureCookieSessionInterface):
         return super().open_session(app, request) if below else None
 
     def get_cookie_secure(self, app: Flask) -> bool:
-        """Keep the cookie to https, unless the desk is known to be without."""
+        """Return whether the cookie is for https only: yes, unless the desk is known to lack it."""
         if self.public_url:
             return self.public_url.startswith("https:")
         return not _is_local(re.sub(":[0-9]*$", "", request.host).strip("[]").lower())
@@ -69,7 +69,7 @@ def has_cookie() -> bool:
 
 
 def _is_local(host):
-    """Return whether a host is this machine or in its network, where hardly anybody has https."""
+    """Return whether a host is this machine or in its network, where https is rare."""
     try:
         return ipaddress.ip_address(host).is_private
     except ValueError:

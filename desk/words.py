@@ -15,7 +15,7 @@ _TIME = re.compile(r"\b(\d\d?):(\d\d) ([AP])M\b")
 NAMED = {"\t": "a tab", "\N{NO-BREAK SPACE}": "a no-break space"}
 EMOJI = "emoji"
 _EMOJI_JOINERS = "\N{ZERO WIDTH JOINER}\N{VARIATION SELECTOR-16}\N{COMBINING ENCLOSING KEYCAP}"
-# Not what is a letter or a sign elsewhere, such as © and ™
+# Without what is a letter or sign elsewhere, such as © and ™
 _EMOJI = regex.compile(
     r"[\p{Emoji_Presentation}\p{Emoji_Modifier}\p{Regional_Indicator}"
     r"[\p{Extended_Pictographic}&&[\u2600-\U0010FFFF]]]",

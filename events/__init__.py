@@ -1,4 +1,4 @@
-"""What became of messages, told to the systems that asked for them.
+"""Webhook events: they tell the systems of keys what became of their messages.
 
-The outbox keeps each event until its receiver has understood it; deliveries send what is due.
+The outbox keeps each event until its receiver has accepted it; deliveries send what is due.
 """

@@ -47,7 +47,7 @@ class Receiver(SignedPosts):
 
     def __init__(self, url: str, concurrency: int, timeout: float):
         super().__init__(url, concurrency, timeout)
-        # An operator may insist on one
+        # An operator may have insisted on such an address
         self.avoids_link_local = not urls.is_link_local(urls.split(url).hostname)
 
 
@@ -63,7 +63,7 @@ class Endpoint:
 
     @property
     def load(self) -> int:
-        """How many events of it are in hand."""
+        """How many of its events are in hand."""
         return self.under_way + len(self.waiting)
 
     @property
@@ -124,7 +124,7 @@ class Deliveries:
         self.thread.start()
 
     def stop(self, seconds: float = math.inf) -> None:
-        """Begin no more tries, and wait for receivers no longer than so many seconds, or TIMEOUT.
+        """Begin no more tries, and wait for receivers at most this many seconds, or TIMEOUT.
 
         A handler of signals may call this: it takes no lock.
         """

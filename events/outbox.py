@@ -62,7 +62,7 @@ class EventAddress(Table):
     old_secret = TextField(null=True)  # before the rotation
     old_secret_until = InstantField(null=True)
     off = TextField(null=True)  # why it is switched off
-    failing_since = InstantField(null=True)  # the first try in vain since it last took an event
+    failing_since = InstantField(null=True)  # the first failed try since it last took an event
 
     @classmethod
     def of(cls, key: ApiKey) -> Self:
@@ -73,7 +73,7 @@ class EventAddress(Table):
         return address
 
     @classmethod
-    def everyone(cls) -> dict[int, Self]:
+    def by_key(cls) -> dict[int, Self]:
         """Return all addresses by the ids of their keys."""
         return {address.key_id: address for address in cls.select()}
 
@@ -99,7 +99,7 @@ class EventAddress(Table):
         """Send no more events of a key, and give up those that wait; return whether it was done.
 
         With a URL, whose receiver asked for it, do so only if that is still the address. Without
-        one, an operator asked for it; then it is not done again where it is off.
+        one, an operator asked for it; then it is not done again if it is off.
         """
         mine = (cls.key == key) & (cls.url == url if url else cls.off.is_null())
         with db.transaction():
@@ -127,7 +127,7 @@ class EventAddress(Table):
 
     @classmethod
     def note_failure(cls, key: int, url: str, now: datetime) -> None:
-        """Note that the receiver of a key, at this address, has taken nothing since now."""
+        """Note that the receiver of a key, at this address, takes nothing from now on."""
         mine = (cls.key == key) & (cls.url == url) & cls.failing_since.is_null()
         cls.update(failing_since=now).where(mine).execute()
 
@@ -169,11 +169,11 @@ def body(message: Any, at: datetime) -> str:
         "attempts": message.attempts,
         "parts": message.parts,
     }
-    said = {"type": f"text_message.{message.status}", "timestamp": isoformat(at), "data": data}
-    return json.dumps(said)
+    content = {"type": f"text_message.{message.status}", "timestamp": isoformat(at), "data": data}
+    return json.dumps(content)
 
 
-class Standing(NamedTuple):
+class Backlog(NamedTuple):
     """How many events of a key wait or were given up."""
 
     waiting: int = 0
@@ -182,13 +182,13 @@ class Standing(NamedTuple):
 
     def __add__(self, other: Self) -> Self:
         oldest = min(filter(None, (self.oldest, other.oldest)), default=None)
-        return Standing(self.waiting + other.waiting, self.given_up + other.given_up, oldest)
+        return Backlog(self.waiting + other.waiting, self.given_up + other.given_up, oldest)
 
 
 class Event(Table):
     """An event until it is delivered; it outlives its message.
 
-    A claim moves `next_try_at` on to the end of its lease, by which its holder knows it again.
+    A claim moves `next_try_at` to the end of its lease, by which its holder recognizes it.
     """
 
     id = BigAutoField()
@@ -214,26 +214,26 @@ class Event(Table):
     def write_reply(cls, key: int, message_id: uuid.UUID, data: dict, now: datetime) -> None:
         """Write an event of a reply to a message, if the key has an address that is on.
 
-        `data` has its `reply_id`, text, and what it led to.
+        `data` has its `reply_id`, its text, and what it led to.
         """
         on = (EventAddress.key == key) & EventAddress.off.is_null()
         if EventAddress.select().where(on).exists():
             data = {"message_id": str(message_id)} | data
-            said = {"type": REPLIED, "timestamp": isoformat(now), "data": data}
-            row = cls._new(key, message_id, now, json.dumps(said))
+            content = {"type": REPLIED, "timestamp": isoformat(now), "data": data}
+            row = cls._new(key, message_id, now, json.dumps(content))
             cls.insert(row | {cls.reply_id: data["reply_id"]}).execute()
 
     @classmethod
     def forget_texts(cls, replies: Collection[uuid.UUID]) -> None:
         """Empty the texts of replies in events that are kept."""
         for event in cls.select().where(cls.reply_id.in_([*replies])):
-            said = json.loads(event.body)
-            said["data"]["text"] = ""
-            cls.update(body=json.dumps(said)).where(cls.id == event.id).execute()
+            content = json.loads(event.body)
+            content["data"]["text"] = ""
+            cls.update(body=json.dumps(content)).where(cls.id == event.id).execute()
 
     @classmethod
     def read_texts(cls, claimed: Iterable[Self]) -> None:
-        """Read the bodies of replies in claimed events anew: their texts may be emptied by now."""
+        """Read the bodies of claimed events of replies again: their texts may be empty by now."""
         if replied := {event.id: event for event in claimed if event.reply_id}:
             for row in cls.select(cls.id, cls.body).where(cls.id.in_([*replied])):
                 replied[row.id].body = row.body
@@ -241,18 +241,18 @@ class Event(Table):
     @classmethod
     def _row(cls, message):
         at = message.finished_at
-        if message.status in BY_RECEIPT:  # a receipt that was recorded first comes after the yes
+        if message.status in BY_RECEIPT:  # a receipt comes after `sent`, even if recorded first
             at = max(message.receipt_at, at + MILLISECOND)
         return cls._new(message.receiver, message.id, at, body(message, at))
 
     @classmethod
-    def _new(cls, key, message_id, at, said):
+    def _new(cls, key, message_id, at, content):
         return {
             cls.webhook_id: f"evt_{uuid.uuid4().hex}",
             cls.key: key,
             cls.message_id: message_id,
             cls.at: at,
-            cls.body: said,
+            cls.body: content,
             cls.next_try_at: at,
         }
 
@@ -262,7 +262,7 @@ class Event(Table):
     def receivers(
         cls, now: datetime, began_at: datetime | None, held: Collection[int] = ()
     ) -> list[EventAddress]:
-        """Return the addresses, with their keys, that have events due or in hand (`held`: keys).
+        """Return the addresses, with their keys, that have events due, or in hand for `held` keys.
 
         Those that are switched off are left out.
         """
@@ -277,8 +277,8 @@ class Event(Table):
     ) -> list[Self]:
         """Take up to `limit` events of a key that are due, the longest due first.
 
-        Nobody else gets them until they are recorded or released, or that instant has come. With
-        `began_at`, what was tried since then is not due.
+        Nobody else gets them before they are recorded or released, or before `until`. With
+        `began_at`, events that were tried since then are not due.
         """
         due = cls.select(cls.id).where(cls.key == key, cls._due(now, began_at))
         due = due.order_by(cls.next_try_at).limit(limit)
@@ -293,7 +293,7 @@ class Event(Table):
 
     @classmethod
     def renew(cls, claimed: Collection[Self], until: datetime) -> None:
-        """Move the end of these events' leases; to now, which releases them."""
+        """Move the end of these events' leases; moving it to now releases them."""
         if not claimed:
             return
         held = cls.id.in_([event.id for event in claimed])
@@ -304,7 +304,7 @@ class Event(Table):
 
     @classmethod
     def correct(cls, now: datetime, lease: timedelta, longest: timedelta) -> None:
-        """Move to now what was recorded by a clock that has been set back since.
+        """Move instants to now that were recorded by a clock which has been set back since.
 
         A first try is at most a lease ahead, any other at most `longest`.
         """
@@ -346,7 +346,7 @@ class Event(Table):
 
     @classmethod
     def forget(cls, now: datetime) -> None:
-        """Drop what was given up long ago."""
+        """Delete events that were given up long ago."""
         cls.delete_where(cls.given_up_at < now - KEPT)
 
     # For people
@@ -366,30 +366,30 @@ class Event(Table):
 
     @classmethod
     def listing(cls, key: ApiKey | None) -> Iterator[Self]:
-        """Read what waits or was given up, with its key, the oldest first, in pages."""
+        """Read events that wait or were given up, with their keys, the oldest first, in pages."""
         events = cls.select(cls, ApiKey).join(ApiKey).order_by(cls.id)
         if key:
             events = events.where(_is_of_name(key.name))
         return in_pages(events, None, lambda last: cls.id > last.id)
 
     @classmethod
-    def standings(cls) -> dict[int, Standing]:
-        """Return the standing of each key that has events, by its id; read from indexes alone."""
+    def backlogs(cls) -> dict[int, Backlog]:
+        """Return the backlog of each key that has events, by its id; read from indexes alone."""
         count, found = fn.COUNT(SQL("*")), {}
         given_up = cls.select(cls.key, count).where(cls.given_up_at.is_null(False))
         for key, events in given_up.group_by(cls.key).tuples():
-            found[key] = Standing(given_up=events)
+            found[key] = Backlog(given_up=events)
         waiting = cls.select(cls.key, count, fn.MIN(cls.at)).where(cls.next_try_at.is_null(False))
         for key, events, oldest in waiting.group_by(cls.key).tuples():
-            found[key] = found.get(key, Standing())._replace(waiting=events, oldest=oldest)
+            found[key] = found.get(key, Backlog())._replace(waiting=events, oldest=oldest)
         return found
 
     @classmethod
-    def by_name(cls) -> dict[str, Standing]:
-        """Return the standing of each key that has events, by its name, which keys may share."""
-        standings, found = cls.standings(), {}
-        for key, name in sorted(names_of(standings).items(), key=itemgetter(1)):
-            found[name] = found.get(name, Standing()) + standings[key]
+    def by_name(cls) -> dict[str, Backlog]:
+        """Return the backlog of each key that has events, by its name, which keys may share."""
+        backlogs, found = cls.backlogs(), {}
+        for key, name in sorted(names_of(backlogs).items(), key=itemgetter(1)):
+            found[name] = found.get(name, Backlog()) + backlogs[key]
         return found
 
     @property

@@ -1,4 +1,4 @@
-"""What is refused to a key because it asks for too much: a line of the log, and a metric."""
+"""Refusals to keys that ask for too much: a line in the log, and a metric."""
 
 import logging
 import time
@@ -16,13 +16,13 @@ log = logging.getLogger("web")
 
 
 class Abuse:
-    """Log and count what is refused, by the key's name and the reason, without numbers."""
+    """Log and count refusals by the key's name and the reason, without numbers."""
 
     def __init__(self):
         self._lines = {}  # by key and reason: when the latest was written, refusals since then
 
     def note(self, key: str, reason: str) -> None:
-        """Count a refusal; log it unless there was a line about the like just now."""
+        """Count a refusal; log it unless there was such a line within EVERY seconds."""
         metrics.count_refusal(key, reason)
         now = time.monotonic()
         written_at, refusals = self._lines.get((key, reason), (-EVERY, 0))

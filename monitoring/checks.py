@@ -19,7 +19,7 @@ ANSWERS_WITHIN = 5  # seconds, at the public address
 
 
 def start(settings: Settings) -> None:
-    """End the process, with a line for each problem, if settings do not fit the world."""
+    """End the process, with a line for each problem, if settings do not fit the known countries."""
     known = {*recipients.REGIONS, recipients.NO_COUNTRY}
     if unknown := sorted((settings.allowed_countries or frozenset()) - known):
         environment.exit_with(
@@ -30,7 +30,7 @@ def start(settings: Settings) -> None:
 
 
 def warnings(settings: Settings, carriers: Iterable[Carrier]) -> Iterator[str]:
-    """Return what keeps a part of the service from working, though texts can be sent."""
+    """Yield what keeps a part of the service from working, though texts can be sent."""
     for carrier in carriers:
         if not settings.public_url and type(carrier).callback is not Carrier.callback:
             yield (
@@ -39,7 +39,7 @@ def warnings(settings: Settings, carriers: Iterable[Carrier]) -> Iterator[str]:
             )
 
 
-# What `flask check` looks at besides: each returns what it found, or raises Refused for a problem
+# The other checks of `flask check`: each returns what it found, or raises Refused for a problem
 
 
 def reach_database(settings: Settings) -> str:
@@ -60,7 +60,7 @@ def find_tables(settings: Settings) -> str:
 
 
 def compare_clocks(settings: Settings) -> str:
-    """Compare this machine's clock with the database's, if that is another."""
+    """Compare this machine's clock with the database's, if it has its own."""
     theirs = database.db.read_clock()
     if theirs is None:
         return isoformat(clock.now())
@@ -96,7 +96,7 @@ def find_keys(settings: Settings) -> str:
     return "all exist that CARRIER_URL names"
 
 
-def know_addresses(settings: Settings) -> str:
+def find_addresses(settings: Settings) -> str:
     """Have Apprise read NOTIFY_URL."""
     try:
         addresses = [*map(str, notices.connect(settings))]
@@ -163,8 +163,8 @@ def ask_public_address(settings: Settings) -> str:
     return "answers"
 
 
-OF_THE_DATABASE = {"tables", "clock", "disk", "keys", "receivers of events"}
-LOOKS: dict[str, Callable[[Settings], str]] = {
+NEED_TABLES = {"tables", "clock", "disk", "keys", "receivers of events"}
+ALL: dict[str, Callable[[Settings], str]] = {
     "database": reach_database,
     "tables": find_tables,
     "clock": compare_clocks,
@@ -173,5 +173,5 @@ LOOKS: dict[str, Callable[[Settings], str]] = {
     "receivers of events": find_receivers,
     "carrier": ask_carrier,
     "public address": ask_public_address,
-    "notices": know_addresses,
+    "notices": find_addresses,
 }

@@ -41,7 +41,7 @@ def is_needed() -> bool:
     """Return whether no scheduler makes a pass."""
     now = clock.now()
     passes.correct(now)
-    return passes.standing().is_missing(now, health.STALLED_AFTER)
+    return passes.pass_times().is_missing(now, health.STALLED_AFTER)
 
 
 def is_first(now: datetime) -> bool:

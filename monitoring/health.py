@@ -16,7 +16,7 @@ from database import clock, isoformat
 from database.clock import is_ahead
 from sending import claims, passes
 from sending.carrier_state import CarrierState, in_trouble
-from sending.passes import Standing
+from sending.passes import PassTimes
 
 STALLED_AFTER = timedelta(minutes=2)
 """Longest stall before we report a problem: a pass of cron and a first retry fit in."""
@@ -52,7 +52,7 @@ KINDS = {  # of problems: the title of a notice, and what to do
 
 
 class Problem(NamedTuple):
-    """What needs an operator: kind and name stay as long as it lasts, the sentence may change."""
+    """A problem for an operator: kind and name stay while it lasts, the sentence may change."""
 
     kind: str  # of KINDS
     sentence: str = ""
@@ -83,7 +83,7 @@ class CarrierHealth(NamedTuple):
     stand_in: str | None  # the first carrier that takes its place
 
     def problem(self, public: bool) -> Problem:
-        """Return its trouble; strangers do not read who it is."""
+        """Return its trouble; in `public`, without its name."""
         instead = "no other takes its place"
         if self.stand_in:
             instead = f"{'another' if public else self.stand_in} takes its place"
@@ -98,13 +98,13 @@ class Health(NamedTuple):
     oldest_due: datetime | None  # when the message that has waited longest became due
     retrying: int
     last_sent_at: datetime | None
-    passes: Standing
+    passes: PassTimes
     carrier: str | None  # of the last pass; "" if it had none, None before the first pass
     trouble: str | None  # why the carrier takes nothing
     is_down: bool  # and does not merely refuse the account
     trouble_since: datetime | None
     commonest_error: tuple[str, int] | None  # of the last hour
-    bad_end: reports.FailureSpike | None  # of most of the latest messages
+    failure_spike: reports.FailureSpike | None  # of most of the latest messages
     oldest_event: datetime | None = None  # since when an event is due that nobody tries
     dead_receivers: Collection[str] = ()  # keys whose receivers have taken no event for an hour
     bytes_left: int | None = None  # on the disk of SQLite's file, if they are too few
@@ -140,15 +140,15 @@ class Health(NamedTuple):
     def problems(self, stalled_after: timedelta = STALLED_AFTER, public: bool = False) -> list[str]:
         """Return a sentence for each problem; an empty list if texts go as they should.
 
-        Strangers read which part is unwell, not who the carrier is and what it answers.
+        In `public`, they name the part that has a problem, but neither the carrier nor its words.
         """
-        found = (each.sentence for each in self.found(stalled_after, public))
+        found = (each.sentence for each in self.each_problem(stalled_after, public))
         return [*dict.fromkeys(found)]  # without names, some are the same
 
-    def found(
+    def each_problem(
         self, stalled_after: timedelta = STALLED_AFTER, public: bool = False
     ) -> Iterator[Problem]:
-        """Return the problems, first a disk so full that none may be recorded."""
+        """Yield the problems, first a disk so full that no other may be recorded."""
         yield from disk_problems(self.bytes_left)
         for each in self.carriers:
             if each.trouble:
@@ -159,7 +159,7 @@ class Health(NamedTuple):
             yield Problem("unroutable", f"{texts} {have} {why}")
         if self.trouble and not self.carriers:
             yield _trouble(self, "the carrier", public)
-        if end := self.bad_end:
+        if end := self.failure_spike:
             why = "" if public else f": {end.reason}"
             yield Problem(end.status, f"{end.summary} for one reason{why}")
         if self.oldest_event and self.now - self.oldest_event > stalled_after:
@@ -189,7 +189,7 @@ class Health(NamedTuple):
             yield Problem("overdue", f"a message has been due since {isoformat(self.oldest_due)}")
 
     def error(self, public: bool = False) -> dict | None:
-        """Return the commonest error as a JSON object, for strangers without its words."""
+        """Return the commonest error as a JSON object, in `public` without its words."""
         if not self.commonest_error:
             return None
         words, messages = self.commonest_error
@@ -197,14 +197,14 @@ class Health(NamedTuple):
 
 
 def disk_problems(bytes_left: int | None) -> Iterator[Problem]:
-    """Return the problem of a disk with so few bytes left; None: they are not too few."""
+    """Yield the problem of a disk with this many bytes left, unless that is None."""
     if bytes_left is not None:
         left = bytes_left // 1_000_000
         yield Problem("disk", f"the database disk is almost full ({left} MB left)")
 
 
 def receiver_problems(keys: Iterable[str], public: bool = False) -> Iterator[Problem]:
-    """Return the problems of receivers that have taken no event of these keys for an hour."""
+    """Yield the problems of receivers that have taken no event of these keys for an hour."""
     for key in keys:
         whose = "" if public else f" for {key}"
         yield Problem("receiver", f"webhooks{whose} have failed for an hour", key)
@@ -225,21 +225,21 @@ def _trouble(state, stranger, public):
 def read(now: datetime, ways: Sequence[Way] = ()) -> Health:
     """Read the health of the service with these carriers; an index serves each query."""
     passes.correct(now)
-    carrier, several = CarrierState.latest(), CarrierState.of_latest_pass()
-    if len(several) > 1:  # the first that is in trouble stands for all
-        carrier = next((state for state in several if state.trouble), carrier)
+    several = CarrierState.of_latest_pass()
+    # The first that is in trouble stands for all
+    carrier = next((state for state in several if state.trouble), several[0] if several else None)
     return Health(
         now,
         oldest_due=reports.oldest_due(now),
         retrying=reports.retrying(),
         last_sent_at=reports.last_sent_at(),
-        passes=passes.standing(),
+        passes=passes.pass_times(),
         carrier=carrier and carrier.name,
         trouble=carrier and carrier.trouble,
         is_down=bool(carrier and carrier.is_down),
         trouble_since=carrier and carrier.trouble_since,
         commonest_error=reports.commonest_error(now - HOUR),
-        bad_end=reports.bad_end(now),
+        failure_spike=reports.failure_spike(now),
         oldest_event=reports.oldest_event(now),
         dead_receivers=reports.dead_receivers(now - DEAD_AFTER),
         bytes_left=database.db.bytes_left(),
@@ -270,7 +270,7 @@ PAUSES = "it asked for a pause of more than a minute"
 
 
 class HeldByRate(NamedTuple):
-    """What waits because SEND_RATE is used up; parts and instant are estimates."""
+    """The texts that wait because SEND_RATE is used up; parts and instant are estimates."""
 
     texts: int
     parts: int
@@ -278,11 +278,11 @@ class HeldByRate(NamedTuple):
 
 
 def held_by_rate(per_second: float | None, now: datetime) -> HeldByRate | None:
-    """Return what SEND_RATE, in parts a second, holds up; None if it is not the reason to wait."""
-    carrier = CarrierState.latest()
-    if len(CarrierState.of_latest_pass()) > 1:
-        return None  # each has its own rate
-    if not (per_second and carrier) or carrier.retry_at or not carrier.used_rate_lately(now):
+    """Return what SEND_RATE, in parts a second, holds up; None if it holds up nothing."""
+    carrier, *others = CarrierState.of_latest_pass() or [None]
+    if others or not (per_second and carrier):  # each of several has its own rate
+        return None
+    if carrier.retry_at or not carrier.used_rate_lately(now):
         return None
     some = reports.next_parts()
     if not some:
@@ -296,14 +296,14 @@ def held_by_rate(per_second: float | None, now: datetime) -> HeldByRate | None:
 class Reader:
     """Read the health no more than once in `lasts` seconds, however many ask; any thread may.
 
-    A failure lasts as long: otherwise all who wait would try a dead database one after another.
+    A failure lasts as long: otherwise each that waits would try a dead database in turn.
     """
 
     # When this process failed to store a message, if it has stored none since
     not_stored_at: datetime | None = None
 
-    def __init__(self, ways: Sequence[Way] = (), lasts: float = 0):
-        self.ways, self.lasts = ways, lasts
+    def __init__(self, ways: Sequence[Way]):
+        self.ways, self.lasts = ways, 0
         self._lock, self._read_at = threading.Lock(), -math.inf
         self._health = self._error = None
 

@@ -33,7 +33,7 @@ PATIENCE = 15  # seconds that an end of a scheduler, or a test, waits for addres
 AFTER_MIDNIGHT = timedelta(minutes=15)  # how long the day before is still looked at
 
 log = logging.getLogger("notices")
-_unrecorded = []  # problems that this process told though the disk was too full to record that
+_unrecorded = []  # problems that this process told when the disk was too full to record that
 
 
 class Notice(Table):
@@ -41,7 +41,7 @@ class Notice(Table):
 
     subject = TextField(primary_key=True)
     told_at = InstantField(null=True)
-    # 1 while a problem lasts; of approvals and replies, the fewest that have waited since
+    # 1 while a problem lasts; for approvals and replies, the fewest that have waited since
     level = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     newest = TextField(null=True)  # the id of the newest message or reply that waited
 
@@ -70,7 +70,7 @@ class Notice(Table):
 
 
 class Notification(NamedTuple):
-    """A title, the text in full, and one of Apprise's types, by which a pager can tell."""
+    """A title, the full text, and one of Apprise's types, for pagers."""
 
     title: str
     text: str
@@ -89,7 +89,8 @@ def pending(settings: Settings, now: datetime) -> Iterator[Notification]:
 
 def _problems(settings, now):
     """Return a notification of each problem that has begun, and of each that is over."""
-    found = {f"{PROBLEM}{p.kind} {p.name}": p for p in health.read(now, settings.ways).found()}
+    problems = health.read(now, settings.ways).each_problem()
+    found = {f"{PROBLEM}{each.kind} {each.name}": each for each in problems}
     for subject, problem in found.items():
         if _begins(problem, subject, now):
             text = (
@@ -111,7 +112,7 @@ def _problems(settings, now):
 def _begins(problem, subject, now):
     """Record that a problem is told; return whether it was not before.
 
-    That the disk is full may not be recorded for that reason; each process tells it once then.
+    A full disk may keep its own problem from being recorded; each process tells it once then.
     """
     if subject in _unrecorded:
         return False
@@ -174,7 +175,7 @@ def _link(settings, page=""):
 
 
 def _unusual(settings, now):
-    """Return at once, and once a day, a notice of each key and country of which odd texts wait."""
+    """Return a notice of each key and country of which odd texts wait, at once and once a day."""
     for message in reports.unusual():
         subject = f"unusual for key {message.key_id}: {message.country}"
         if Notice.tell(subject, now, since=_midnight(message.created_at)):
@@ -184,9 +185,9 @@ def _unusual(settings, now):
 
 
 def _limits(settings, now):
-    """Return a notice of each limit of a day or month that is used up, once in it."""
+    """Return a notice of each limit per day or month that is used up, once in each."""
     midnight = _midnight(now)
-    if now - midnight < AFTER_MIDNIGHT:  # since the last look, a limit may have been used up
+    if now - midnight < AFTER_MIDNIGHT:  # one may have been used up since the last look
         yesterday = midnight - MILLISECOND
         yield from _limits_of_day(settings, yesterday, f" on {yesterday:%Y-%m-%d}")
     yield from _limits_of_day(settings, now, "")

@@ -92,8 +92,8 @@ def show_addresses() -> Response:
 def show_health() -> dict | Response:
     """Report that the database answers, and the health of the service.
 
-    The carrier's words are for those who bring METRICS_TOKEN. With `?strict`, answer 503 if there
-    is a problem; `?strict=600` allows a stall of ten minutes.
+    The carrier's words are only for requests with METRICS_TOKEN. With `?strict`, answer 503 if
+    there is a problem; `?strict=600` allows a stall of ten minutes.
     """
     reader, stalled_after = current_app.extensions["health"], allowed_stall()
     public = not has_metrics_token()

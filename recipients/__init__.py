@@ -52,7 +52,7 @@ _DIGITS = 9  # the leading digits of a number that determine its place
 
 _E164 = re.compile(r"\+[0-9]{4,20}")
 _PUNCTUATION = re.compile(r"[\s().,/\-\u2010-\u2015\u2212]")  # hyphens, dashes and the minus sign
-WEEK = 8  # days, after which windows come again
+_PERIOD = 8  # days, within which every window has begun
 _LONGEST = 40  # characters of a number with its punctuation
 
 
@@ -68,7 +68,7 @@ class Recipient(NamedTuple):
     clocks: Clocks
     number: PhoneNumber
     has_area: bool  # the digits of the number determine its place
-    costly: str | None = None  # a kind of numbers whose owners earn money by texts, or may do so
+    costly: str | None = None  # a kind of number whose owner may earn money by texts
 
     @property
     def international(self) -> str:
@@ -229,7 +229,7 @@ def local_time(recipient: Recipient, at: datetime) -> str:
 def why_until(recipient: Recipient, hours: BusinessHours, until: datetime) -> str | None:
     """Return what keeps a text from leaving before an instant; None if nothing does.
 
-    It is in the words of the recipient's clock: "quiet hours of Texas until 12:00 PM, Sunday, ...".
+    Its time is the recipient's: "quiet hours of Texas until 12:00 PM, Sunday, ...".
     """
     before, local = until - timedelta(minutes=1), local_time(recipient, until)
     if silence := hours.silence(recipient.clocks, before):
@@ -245,9 +245,9 @@ def never_open(
 ) -> list[str]:
     """Return the places in which some number has no minute open: countries, and states with a line.
 
-    `countries` are those that matter, if not all. A country with states stands for its numbers of
-    unknown state. Each quarter of the year is tried, since clocks change. Holidays are left out:
-    they pass.
+    `countries` are those to look at, if not all. A country with states stands for its numbers of
+    unknown state. Each quarter of the year is tried, since clocks change. Holidays are left out,
+    since they pass.
     """
     hours = hours._replace(skip_holidays=False)
     quarters = [now + timedelta(days=91 * n) for n in range(4)]
@@ -268,10 +268,10 @@ def never_open(
 
 
 def _stay_closed(clocks, hours, instants):
-    """Return whether it is not business hours at one of these instants or at any time after it."""
+    """Return whether it is not business hours at one of these instants, nor at any time after."""
     try:
         for at in instants:
-            hours.is_open(clocks, at) or hours.next_opening(clocks, at, within=WEEK)
+            hours.is_open(clocks, at) or hours.next_opening(clocks, at, within=_PERIOD)
     except NeverOpens:
         return True
     return False
@@ -310,9 +310,9 @@ def is_place(place: str) -> bool:
 
 
 def hint(code: str) -> str:
-    """Return which country is meant by a code that is not of two letters, or not its own.
+    """Return a hint at the country that a wrong code stands for: " (did you mean GB?)" for UK.
 
-    For the end of a sentence: " (did you mean GB?)" for UK, an empty text if nobody knows.
+    It ends a sentence, and is empty if no country is known.
     """
     from babel.core import get_global
 

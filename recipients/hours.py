@@ -14,7 +14,7 @@ from recipients.quiet import QuietHours
 from recipients.weeks import Week, Window, week
 
 HORIZON = 60  # days; holidays never fall on the same weekday more than three weeks in a row
-EVERYBODY, LIKELY = 100_000, 1_000  # people: all of a country, and one in a hundred
+EVERYBODY, LIKELY = 100_000, 1_000  # shares of a country's people: all, and one in a hundred
 _DAY, _MINUTE = timedelta(days=1), timedelta(minutes=1)
 
 
@@ -118,7 +118,7 @@ class BusinessHours(NamedTuple):
     def next_opening(self, clocks: Clocks, now: datetime, within: int = HORIZON) -> datetime:
         """Return the first instant after now, in UTC, at which business hours begin.
 
-        Raise NeverOpens if they do not begin within so many days.
+        Raise NeverOpens if they do not begin within this many days.
         """
         return self._first(clocks, now, lambda at: self.is_open(clocks, at), within)
 
@@ -135,11 +135,10 @@ class BusinessHours(NamedTuple):
     def quiet_from(self, clocks: Clocks, at: datetime) -> datetime | None:
         """Return when the next quiet hours after an instant begin; None if none do within a week.
 
-        It may be some seconds before, as it is looked for once a minute.
+        It may be some seconds too early, since it is looked for by the minute.
         """
-        return (
-            _quiet_from(self, clocks, at.replace(second=0, microsecond=0)) if self.quiet else None
-        )
+        minute = at.replace(second=0, microsecond=0)
+        return _quiet_from(self, clocks, minute) if self.quiet else None
 
     def facts(self, clocks: Clocks, now: datetime) -> Facts:
         """Return the local time, the offsets and the business hours of a recipient now."""
@@ -199,7 +198,7 @@ class BusinessHours(NamedTuple):
 
 
 def written(local: datetime) -> str:
-    """Return a local time in English: the process stays in the locale in which Python begins."""
+    """Return a local time in English: no code changes the locale in which Python starts."""
     return f"{local:%-I:%M %p, %A, %b %-d}"
 
 
@@ -209,7 +208,7 @@ def written_window(window: Window) -> str:
     return f"{_clock(begins)} - {_clock(ends)} local time"
 
 
-@lru_cache(maxsize=2048)  # the texts of a minute to one place have it in common
+@lru_cache(maxsize=2048)  # all texts of one minute to a place share it
 def _quiet_from(hours, clocks, minute):
     try:
         return hours._first(clocks, minute, lambda later: hours.silence(clocks, later), within=7)

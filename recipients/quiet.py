@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, Self
 from recipients import calendars
 from recipients.weeks import HOLIDAYS, Week, Window, week
 
-DAY_OF_MINUTES = 1440
+MINUTES_OF_DAY = 1440
 STATES = Path(__file__).parent / "numbering" / "states.txt"
 KEY = "key"
-"""Whose quiet hours they are if a key has its own."""
+"""The owner of quiet hours that are a key's own; see QuietHours.whose."""
 _DAY = timedelta(days=1)
 
 
@@ -24,7 +24,7 @@ class QuietHours(NamedTuple):
 
     windows: Week
     holidays: Window | None = None  # of public holidays, beside the day's own
-    whose: str = ""  # a place, or KEY; that of everybody by default
+    whose: str = ""  # a place, or KEY; by default, everybody's
 
     @classmethod
     def of(cls, hours: Window | Mapping[int, Window], whose: str = "") -> Self:
@@ -53,7 +53,7 @@ class QuietHours(NamedTuple):
     def edges(self) -> set[int]:
         """Return the minutes of a day at which a window can begin or end."""
         windows = filter(None, (*self.windows, self.holidays))
-        return {minute % DAY_OF_MINUTES for window in windows for minute in window}
+        return {minute % MINUTES_OF_DAY for window in windows for minute in window}
 
 
 class QuietPlaces(NamedTuple):

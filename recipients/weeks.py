@@ -1,6 +1,6 @@
 """Hours by the day as operators write them, like `mon-fri 09:00-17:00, sat 10:00-14:00`.
 
-What reads a text raises ValueError with the mistake, in words that can follow a name.
+A function that reads a text raises ValueError with words that can follow a setting's name.
 """
 
 import re

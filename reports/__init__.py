@@ -24,7 +24,6 @@ from reports.queue import (
     approvals_by_key,
     awaiting_approval,
     awaiting_carrier,
-    bad_end,
     by_status,
     commonest_error,
     count_ended,
@@ -32,6 +31,7 @@ from reports.queue import (
     due_once_approved,
     ended_since,
     errors_by_key,
+    failure_spike,
     going_out,
     in_lane,
     last_sent_at,
@@ -42,4 +42,4 @@ from reports.queue import (
     unusual,
     waiting,
 )
-from reports.usage import Usage, Use, count_usage, limits_used_up, use_of_limits
+from reports.usage import LimitUse, Usage, count_usage, limits_used_up, use_of_limits

@@ -40,7 +40,7 @@ class Filter(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """Where a page of a list ends and the next begins: behind this row."""
+    """Where a page of a list ends and the next begins: after this row."""
 
     rank: int  # of a reply; 0 for a message
     at: datetime
@@ -101,6 +101,7 @@ def _creation_filters(only):
 
 
 def chosen_keys(name, group):
+    """Return the keys with a name, in a group; raise Refused if there are none."""
     keys = ApiKey.select()
     if name:
         keys = keys.where(ApiKey.name == name)
@@ -180,9 +181,9 @@ def page(only: Filter, after: Cursor | None, limit: int) -> list[Message]:
 def search(
     only: Filter, words: str, after: Cursor | None, limit: int
 ) -> tuple[list[Message], Cursor | None]:
-    """Return those of a listing that have words or digits, and where to look further, if anywhere.
+    """Return messages of a listing that have words or digits, and where to look further, or None.
 
-    Look through LOOKED_THROUGH messages, the newest first, whatever they are.
+    Look through LOOKED_THROUGH messages, the newest first, whether or not the listing has them.
     """
     before = Message.id < after.id if after else SQL("true")
     created = _creation_filters(only._replace(key=None))

@@ -8,7 +8,7 @@ from operator import and_, or_
 from peewee import Expression, Field, Model, ModelSelect
 
 LOOKED_THROUGH = 10_000
-"""Rows in which one page of a search looks; the next page looks in those before them."""
+"""How many rows one page of a search looks through; the next page looks through older ones."""
 
 LONGEST = 60  # characters of a search
 _SIGNS = re.compile(r"[\s()+./-]")  # around the digits of a number
@@ -27,16 +27,16 @@ def matches(words: str, number: Field, text: Field) -> Expression:
 
 
 def look_through(
-    rows: ModelSelect, matching: ModelSelect, reach: Callable[[Model], Expression], limit: int
+    rows: ModelSelect, matching: ModelSelect, down_to: Callable[[Model], Expression], limit: int
 ) -> tuple[list[Model], Model | None]:
-    """Return those that match of LOOKED_THROUGH rows, and the row behind which to look further.
+    """Return the matching ones of LOOKED_THROUGH rows, and the row after which to look further.
 
-    Both queries have the newest first; `reach` returns the condition of a row to be no older than
+    Both queries have the newest first; `down_to` returns the condition that a row is no older than
     another.
     """
     last = rows.offset(LOOKED_THROUGH - 1).first()
     if last:
-        matching = matching.where(reach(last))
+        matching = matching.where(down_to(last))
     found = list(matching.limit(limit))
     return found, found[-1] if len(found) == limit else last
 

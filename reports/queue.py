@@ -35,7 +35,7 @@ LATEST, FEWEST = 20, 5
 """Messages that ended lately: how many are judged at most, and at least."""
 
 RECEIPT_WITHIN = timedelta(minutes=1)
-"""How long a text without a receipt is neither a good end nor a bad one."""
+"""How long a text without a receipt counts as neither delivered nor undelivered."""
 
 
 UNFINISHED = {
@@ -87,9 +87,9 @@ def awaiting_carrier(testers_too: bool = True) -> int:
     return count_up_to(IS_SENDABLE if testers_too else IS_SENDABLE & may_go())
 
 
-def in_lane(lane: str, but_of: Collection[int]) -> int:
-    """Count the messages that may be sent now and are in a lane, but for those of some keys."""
-    return count_up_to(IS_SENDABLE & (Message.lane == lane) & Message.key.not_in([*but_of]))
+def in_lane(lane: str, excluded: Collection[int]) -> int:
+    """Count the messages in a lane that may be sent now, except those of the excluded keys."""
+    return count_up_to(IS_SENDABLE & (Message.lane == lane) & Message.key.not_in([*excluded]))
 
 
 def next_parts() -> list[int]:
@@ -123,9 +123,9 @@ def _oldest_sendable():
 
 
 def oldest_event(now: datetime) -> datetime | None:
-    """Return since when an event has been due though nobody tries any to its address.
+    """Return since when an event has been due though none is tried at its address.
 
-    Where one is claimed, or waits for its next try, the others wait for their turn.
+    If one there is claimed, or waits for its next try, the others wait for their turn.
     """
     theirs = Event.key == EventAddress.key
     due = Event.select(fn.MIN(Event.next_try_at)).where(theirs, Event.next_try_at <= now)
@@ -136,7 +136,7 @@ def oldest_event(now: datetime) -> datetime | None:
 
 
 def dead_receivers(since: datetime) -> list[str]:
-    """Return the names of keys whose events wait, because none was taken since an instant."""
+    """Return the names of keys whose events wait though none was taken since an instant."""
     theirs = Event.key == EventAddress.key
     waits = Event.select(SQL("1")).where(theirs, Event.next_try_at.is_null(False))
     dead = EventAddress.off.is_null() & (EventAddress.failing_since <= since) & fn.EXISTS(waits)
@@ -207,15 +207,14 @@ class FailureSpike(NamedTuple):
         return f"{self.messages} of the latest {self.latest} texts {words}"
 
 
-def bad_end(now: datetime) -> FailureSpike | None:
+def failure_spike(now: datetime) -> FailureSpike | None:
     """Return why most of the latest messages ended badly, if they did so for one reason.
 
     The latest LATEST of the last hour are judged, if there are FEWEST. Once none of the latest
     FEWEST ended for this reason, it is over.
 
-    A text is undelivered by a receipt, which takes a while. Only what ended before the first text
-    that still awaits one is judged: those under way are not better, and bad receipts may be faster
-    than good ones.
+    A receipt, which makes a text undelivered, takes a while. Only texts that ended before the first
+    that still awaits one are judged: bad receipts may be faster than good ones.
     """
     for status, until in ((Status.FAILED, None), (Status.UNDELIVERED, _first_in_flight(now))):
         latest = _latest_ended(now - HOUR, until)

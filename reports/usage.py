@@ -22,16 +22,16 @@ class Usage(NamedTuple):
     """What the keys of one name have sent to one country in a month."""
 
     key: str
-    country: str | None  # None where a version before migration 0014 stored the texts
+    country: str | None  # None if a version before migration 0014 stored the texts
     texts: int
     parts: int
     sent: int
     delivered: int
     undelivered: int
     failed: int
-    # Only where it is asked for by carrier
+    # Only if it is asked for by carrier
     carrier: str | None = None
-    price: str | None = None  # exact; None where the carrier told none
+    price: str | None = None  # exact; None if the carrier told none
     currency: str | None = None  # ISO 4217
 
 
@@ -72,7 +72,7 @@ def count_usage(
     return usages
 
 
-class Use(NamedTuple):
+class LimitUse(NamedTuple):
     """A limit of a key, and how much of it is used up."""
 
     limit: Limit
@@ -86,14 +86,14 @@ class Use(NamedTuple):
 
 def use_of_limits(
     keys: Collection[ApiKey], now: datetime, defaults: tuple[Limit, ...]
-) -> dict[int, list[Use]]:
-    """Return the limits of keys by id; a key that is revoked or sends nothing has none."""
+) -> dict[int, list[LimitUse]]:
+    """Return the limits of keys, by key id; a key that is revoked or does not send has none."""
     rows, second, found = {row.key_id: row for row in KeyUse}, (now - EPOCH) // SECOND, {}
     for key in keys:
         own = parse(key.limits or "")
         limits = () if key.revoked_at or key.role not in MAY_SEND else own or defaults
         tally = tally_of(key.id, rows.get(key.id), [second]) if limits else None
-        found[key.id] = [Use(each, tally.used(each, second), not own) for each in limits]
+        found[key.id] = [LimitUse(each, tally.used(each, second), not own) for each in limits]
     return found
 
 

@@ -101,9 +101,9 @@ class Attempt(Table):
     def open_copies(
         cls, ids: Collection[uuid.UUID], carrier: Way, numbers: Mapping[uuid.UUID, int]
     ) -> dict[uuid.UUID, Self]:
-        """Return the copies of messages to which a carrier's yes may be, by their ids.
+        """Return the copies that a carrier may mean when it accepts messages, by the messages' ids.
 
-        Without its number, that is the first of which nothing else is known.
+        If the number of a copy is not given, it is the first one whose result is not known.
         """
         copies, names = {}, (*carrier.names, None)
         of_these = cls.message.in_([*ids])
@@ -113,25 +113,25 @@ class Attempt(Table):
                 copies.setdefault(copy.message_id, copy)
         return copies
 
-    def take(
-        self, reference: str | None, carrier: Way, now: datetime, price: Money | None = None
+    def note_accepted(
+        self, reference: str | None, carrier: Way, now: datetime, price: Money | None
     ) -> None:
-        """Note the yes of a carrier to this copy."""
+        """Note that a carrier has accepted this copy."""
         told = {"result": Result.TAKEN, "ended_at": now, "reference": reference, "words": None}
         told |= {"carrier": self.carrier or carrier.name} | cost(price)
         self.update(told).where(self._is_this()).execute()
 
     @classmethod
     def has_reference(cls, reference: Any, carrier: Way) -> Expression:
-        """Return the condition that a reference is a carrier's for a copy of a message."""
+        """Return the condition that a carrier gave a reference for a copy of a message."""
         same = (cls.message == Message.id) & (cls.reference == reference)
         return fn.EXISTS(cls.select(SQL("1")).where(same, cls.is_by(carrier)))
 
     @classmethod
     def is_of_twin(cls, reference: Any, carrier: Way) -> Expression:
-        """Return the condition that a reference was found to be that of an equal text in doubt.
+        """Return the condition that a reference was found to belong to an equal text in doubt.
 
-        That happened since the message was given to a carrier first.
+        It was found since the message was first given to a carrier.
         """
         own, twin = cls.alias(), Message.alias()
         since = own.select(fn.MIN(own.begun_at)).where(own.message == Message.id)
@@ -149,9 +149,9 @@ class Attempt(Table):
         return copies.where(Message.to == number, cls.is_by(carrier), may_have_it)
 
     def counts_now(self) -> Expression:
-        """Return the condition that this copy is a message's, and since a person retried it.
+        """Return the condition that this is a message's copy since a person last retried it.
 
-        One from before is meant, too, if the message was not sent again, because it has been taken.
+        An earlier copy counts, too, if the message was not sent again because that was taken.
         """
         is_since = Message.tries_before < self.number
         if self.reference:
@@ -159,7 +159,7 @@ class Attempt(Table):
         return (Message.id == self.message_id) & is_since
 
     def is_latest_taken(self) -> Expression:
-        """Return the condition of `counts_now`, and that no later copy was taken."""
+        """Return the condition that this copy counts now, and that no later one was taken."""
         taken = Attempt.select(fn.MAX(Attempt.number)).where(
             Attempt.message == self.message_id, Attempt.result == Result.TAKEN
         )
@@ -167,7 +167,7 @@ class Attempt(Table):
 
     @classmethod
     def correct(cls, now: datetime) -> None:
-        """Let open attempts of a clock that has been set back since have begun before that.
+        """Date back open attempts that seem to begin in the future: the clock has been set back.
 
         How far it was ahead is not known, so they began as long ago as they seem to be ahead.
         """
@@ -183,15 +183,14 @@ class Attempt(Table):
 
     @classmethod
     def lose(cls, sender: uuid.UUID, now: datetime) -> None:
-        """Mark the attempts under way of a dead sender as unclear; it is not known when it died."""
+        """Mark a dead sender's attempts under way as unclear; when it died is not known."""
         lost = cls.update(result=Result.UNCLEAR, words=DIED, ask_at=now)
         lost.where(cls.sender == sender, cls.result.is_null()).execute()
 
     def note_receipt(self, receipt: str, at: datetime, price: Money | None) -> None:
         """Note what a carrier reports of this copy; `delivered` is the last word.
 
-        The price is that of one part, so it replaces the one in the answer only if there are not
-        several.
+        The price is that of one part, so it replaces the one in the answer only for a text of one.
         """
         told = {"receipt": receipt, "receipt_at": at}
         of_one_part = Message.select().where(Message.id == self.message_id, Message.parts == 1)
@@ -202,9 +201,9 @@ class Attempt(Table):
 
     @classmethod
     def prices(cls, accepted: Expression) -> list[tuple]:
-        """Sum what carriers told that messages on a condition cost.
+        """Sum the prices that carriers told for the messages that meet a condition.
 
-        By the message's key and country, the carrier and the currency.
+        The sums are by the message's key and country, the carrier and the currency.
         """
         columns = Message.key, Message.country, cls.carrier, cls.currency
         total = fn.SUM(cls.price).converter(cls.price.python_value)
@@ -221,7 +220,7 @@ class Attempt(Table):
 
     @classmethod
     def is_by(cls, carrier: Way) -> Expression:
-        """Return the condition that a copy is a carrier's, or may be as none was noted."""
+        """Return the condition that a copy is a carrier's, or may be, because none was noted."""
         return cls.carrier.in_(carrier.names) | cls.carrier.is_null()
 
     def _is_this(self):
@@ -233,7 +232,7 @@ class Attempt(Table):
 
     @classmethod
     def is_open(cls) -> Expression:
-        """Return the condition that it is not known what came of a copy."""
+        """Return the condition that the result of a copy is not known."""
         return cls.result.is_null() | IS_UNCLEAR
 
 

@@ -27,7 +27,7 @@ from peewee import (
 
 from database import EPOCH, CarrierTextField, InstantField, Table, db
 from database.clock import SKEW, is_ahead, is_within
-from sending.rate import SECOND
+from sending.rate import MICROSECONDS
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -38,13 +38,13 @@ NO_TROUBLE = {"trouble": None, "trouble_since": None, "is_down": False}
 NO_TROUBLE |= {"by_texts": False, "serves": False}
 """These columns of a carrier that is in no trouble."""
 
-LONGEST_WAIT = timedelta(minutes=1)
+LONG_PAUSE = timedelta(minutes=1)
 """During a longer pause, texts go through another carrier that may be used."""
 
 HOUR = timedelta(hours=1)
 
 UNHEARD = timedelta(seconds=15)
-"""After so long without a scheduler, a text that came in may have been missed."""
+"""After this long without a scheduler, an incoming text may have been missed."""
 
 
 class Permission(Enum):
@@ -65,11 +65,11 @@ class Cause(NamedTuple):
 
 
 class CarrierState(Table):
-    name = TextField(primary_key=True)  # "" where there is no carrier
+    name = TextField(primary_key=True)  # "" if there is no carrier
     last_pass_at = InstantField(null=True)
-    heard_until = InstantField(null=True)  # no text that came in until then can have been missed
+    heard_until = InstantField(null=True)  # no incoming text before then can have been missed
     settled_at = InstantField(null=True)  # unused since migration 0037
-    trouble = CarrierTextField(null=True)  # why nothing is sent; null where it only says "too fast"
+    trouble = CarrierTextField(null=True)  # why nothing is sent; null if it only says "too fast"
     # The trouble is an outage, and not about the account
     is_down = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
     trouble_since = InstantField(null=True)
@@ -78,7 +78,7 @@ class CarrierState(Table):
     # Asked after such a pause, the carrier said that it serves: a text has to show the rest
     serves = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
     paused_at = InstantField(null=True)  # when the present pause began
-    retry_at = InstantField(null=True)  # when it ends; null where all may send
+    retry_at = InstantField(null=True)  # when it ends; null if all may send
     pause = FloatField(default=0)  # seconds
     # When the probe was claimed, the one text after the pause: its scheduler knows it by this
     tried_at = InstantField(null=True)
@@ -100,7 +100,7 @@ class CarrierState(Table):
         """Note that a pass begins.
 
         `stand_ins` are all carriers in the order of preference, with those that may take the place
-        of each. All are noted at once: who looks meanwhile sees none alone.
+        of each. All are noted in one statement, so nobody sees only some of them.
         """
         rows = [
             {"name": name, "last_pass_at": now, "place": place, "stand_ins": " ".join(others)}
@@ -112,9 +112,9 @@ class CarrierState(Table):
 
     @classmethod
     def unheard_since(cls, name: str, now: datetime) -> datetime | None:
-        """Return since when texts that came in may have been missed: the database may be back.
+        """Return since when incoming texts may have been missed, such as during an outage.
 
-        Return None, and note that, while somebody has asked this every few seconds.
+        Return None, and note this instant, if it was asked within UNHEARD.
         """
         lately = cls.heard_until.is_null() | (cls.heard_until > now - UNHEARD)
         if cls.update(heard_until=now).where(cls.name == name, lately).execute():
@@ -123,12 +123,12 @@ class CarrierState(Table):
 
     @classmethod
     def note_heard(cls, name: str, until: datetime) -> None:
-        """Note that all texts that came in until an instant are recorded."""
+        """Note that all texts that came in before an instant are recorded."""
         cls.update(heard_until=until).where(cls.name == name, cls.heard_until < until).execute()
 
     @classmethod
     def prepare(cls, name: str, was: Collection[str] = ()) -> None:
-        """Create the row of a carrier if it is missing: as it was under its latest name before."""
+        """Create the row of a carrier if it is missing, as under its latest former name."""
         before = {}
         if was:
             rows = cls.select().where(cls.name.in_(was), cls.last_pass_at.is_null(False))
@@ -137,9 +137,9 @@ class CarrierState(Table):
 
     @classmethod
     def correct(cls, now: datetime, longest_uses: Mapping[str, timedelta]) -> None:
-        """Let pauses, and the use of SEND_RATE, that a clock ahead has noted begin now.
+        """Move pauses and the use of SEND_RATE to now if they were noted by a clock that was ahead.
 
-        `longest_uses` are how long carriers with a rate can have used it up, by their names.
+        `longest_uses` is for how long each carrier with a rate, by name, can have used it up.
         """
         instant = Value(cls.retry_at.db_value(now), converter=False)
         pause = {"paused_at": now, "retry_at": cls.retry_at - cls.paused_at + instant}
@@ -175,7 +175,7 @@ class CarrierState(Table):
         return next((each for each in names if each not in trouble), None)
 
     def permission(self, now: datetime, claim_timeout: int) -> Permission:
-        """Say who may send now; PROBE to one caller after a pause, NONE to the others.
+        """Return who may send now; PROBE to one caller after a pause, NONE to the others.
 
         They wait for its answer no longer than `claim_timeout` seconds: its scheduler may be dead.
         """
@@ -193,9 +193,9 @@ class CarrierState(Table):
 
     @property
     def next_keys(self) -> dict[bool, int]:
-        """Return the keys with which a claim begins, by whether they are urgent.
+        """Return the keys with which a claim begins: among urgent ones (True), and among others.
 
-        If a key has no messages, the next one begins.
+        If a key has no messages, the claim begins with the next one.
         """
         return {False: (self.served_key or 0) + 1, True: (self.served_urgent_key or 0) + 1}
 
@@ -209,9 +209,9 @@ class CarrierState(Table):
         cls.update(turns).where(cls.name == name).execute()
 
     def used_rate_lately(self, now: datetime) -> bool:
-        """Say whether SEND_RATE has been used up within the last second."""
+        """Return whether SEND_RATE has been used up within the last second."""
         used_until = self.rate_used_until
-        return used_until is not None and used_until / SECOND > now.timestamp() - 1
+        return used_until is not None and used_until / MICROSECONDS > now.timestamp() - 1
 
     @classmethod
     def use_rate(cls, name: str, before: int | None, after: int) -> bool:
@@ -221,16 +221,16 @@ class CarrierState(Table):
 
     @classmethod
     def end_probe(cls, name: str, probe: datetime, serves: bool = False) -> None:
-        """Let another text go first: there was none to be sent, or its answer has come.
+        """Let another text go first, since there was none to send, or its answer has come.
 
-        The carrier may have been asked meanwhile, and have said that it `serves`.
+        `serves` notes that the carrier, asked meanwhile, said that it serves.
         """
         changes = {"tried_at": None} | ({"serves": True} if serves else {})
         cls.update(changes).where(cls.name == name, cls.tried_at == probe).execute()
 
     @classmethod
     def reset_silences(cls, name: str) -> None:
-        """Count the texts without an answer of the carrier's own anew: it has given one."""
+        """Start to count silent texts from zero: the carrier has given an answer of its own."""
         cls.update(silences=0).where(cls.name == name, cls.silences > 0).execute()
 
     @classmethod
@@ -243,8 +243,8 @@ class CarrierState(Table):
     ) -> bool:
         """End the pause after which this probe went; return whether that ended a trouble.
 
-        Change nothing if there has been another pause, or the present one was lengthened. An outage
-        that texts began is not `only_outage`. `taken_at` is when the carrier took the text.
+        Change nothing if another pause has begun, or this one was lengthened. With `only_outage`,
+        end only an outage that no text began. `taken_at` is when the carrier took the text.
         """
         nothing = {"retry_at": None, "pause": 0, "tried_at": None, "paused_at": None}
         nothing |= {"silences": 0} | NO_TROUBLE
@@ -259,13 +259,13 @@ class CarrierState(Table):
 
     @classmethod
     def count_silence(cls, name: str) -> bool:
-        """Count a text without an answer of the carrier's own; say whether it is down by now."""
+        """Count a text without an answer of the carrier's own; return whether it is now down."""
         cls.update(silences=cls.silences + 1).where(cls.name == name).execute()
         return cls.get_by_id(name).silences >= MOST_SILENCES
 
     @classmethod
     def may_report_unmatched(cls, name: str, now: datetime) -> bool:
-        """Return True once an hour over all schedulers: receipts that match nothing are news."""
+        """Return True once an hour, over all schedulers, for the line on unmatched receipts."""
         reported = cls.unmatched_told_at
         due = reported.is_null() | ~is_within(reported, HOUR, now)
         return cls.update(unmatched_told_at=now).where(cls.name == name, due).execute() == 1
@@ -289,14 +289,14 @@ class CarrierState(Table):
 
 
 def state_of(name: str) -> CarrierState:
-    """Return the state of a carrier; an idle scheduler asks every second, so in plain SQL."""
+    """Return the state of a carrier; in plain SQL, because an idle scheduler asks every second."""
     return CarrierState.raw(f"SELECT * FROM carrier_state WHERE name = {db.param}", name).get()
 
 
 def known_to_others(names: Collection[str], now: datetime) -> set[str]:
-    """Return which of these carriers, of which CARRIER_URL says nothing, another scheduler has.
+    """Return which of these carriers, missing in CARRIER_URL, another scheduler has used just now.
 
-    As in a rolling restart. It has made a pass just now.
+    This happens in a rolling restart.
     """
     if not names:
         return set()
@@ -306,19 +306,19 @@ def known_to_others(names: Collection[str], now: datetime) -> set[str]:
 
 
 def in_trouble(state: CarrierState) -> bool:
-    """Say whether a carrier's texts go through others: it is down, or pauses for long."""
+    """Return whether a carrier's texts go through others: it is down, or pauses for long."""
     if state.trouble:
         return True
     pauses = bool(state.retry_at and state.paused_at)
-    return pauses and state.retry_at - state.paused_at > LONGEST_WAIT
+    return pauses and state.retry_at - state.paused_at > LONG_PAUSE
 
 
 def changes_for_pause(state: CarrierState, by_probe: bool, now: datetime, *cause: Any) -> dict:
     """Return what changes in a state when a pause begins or is lengthened; pure.
 
     Unless the carrier asked for a time, a pause that a probe begins is twice the one before, up to
-    a minute. A carrier that says "too fast" to a probe is not down any more, unless that is a
-    question, and texts began the outage.
+    a minute. A carrier that says "too fast" to a probe is no longer down, unless the probe is a
+    question and texts began the outage.
     """
     trouble, is_down, asked_for, by_text = cause
     is_back = by_probe and state.is_down and not trouble and (by_text or not state.by_texts)

@@ -20,7 +20,7 @@ from models import IS_SENDABLE, Message
 from sending.carrier_state import known_to_others
 
 SENDABLE = "status IN ('queued') AND approved"
-"""Say that a message may be sent, in the words of the index that finds it."""
+"""The condition that a message may be sent, spelt as in the index that serves it."""
 
 AT_ONCE = 500
 """Pairs of lanes and keys that are looked up in one statement."""
@@ -64,7 +64,7 @@ only if its values are no columns, and have no type of their own, hence `|| ''` 
 
 IS_OF_PAIR = """(lane, key_id) >= (pair.lane, pair.key_id)
     AND (lane, key_id) <= (pair.lane, pair.key_id)"""
-"""Say that a message is of a key in a lane.
+"""The condition that a message is of a key in a lane.
 
 With plain equations, Postgres may look by another index through all that the key has elsewhere.
 """
@@ -81,7 +81,7 @@ THE_FIRST = f"""
     message {{by_lane}} WHERE {IS_OF_PAIR} AND {SENDABLE}
     ORDER BY lane, key_id, send_at, id LIMIT ? {{lock}}
 """
-"""Find so many messages of a key in a lane, the longest due first."""
+"""Find some messages of a key in a lane, the longest due first."""
 
 CLAIM = """
 UPDATE message SET status = 'sending', claim_number = claim_number + 1
@@ -95,15 +95,15 @@ SELECT id FROM (
     FROM {few}
 ) AS placed WHERE place <= ?
 """
-"""Find so many messages of each key, its longest due first, of those in any of its lanes."""
+"""Find some messages of each key over all of its lanes, its longest due first."""
 
 
 class Turn(NamedTuple):
     """Whose turn it is: the keys that come first, and those that get nothing this time."""
 
     first: dict[bool, int]  # by whether they are urgent; if a key has no texts, the next one
-    but_of: frozenset[int] = frozenset()
-    urgent_last: bool = False  # what answers replies, too
+    excluded: frozenset[int] = frozenset()
+    urgent_last: bool = False  # and texts that answer replies
 
 
 def lanes() -> list[str]:
@@ -114,9 +114,9 @@ def lanes() -> list[str]:
 
 
 def own_lanes(routes: Routes, now: datetime) -> list[str]:
-    """Return the lanes that messages to be sent are in, but for those that are left to others.
+    """Return the lanes that messages to be sent are in, except those that are left to others.
 
-    Other schedulers know a carrier, which we do not, that may have these texts: they ask it.
+    Texts that may be with a carrier that only other schedulers know are theirs to ask about.
     """
     found = {each: routes.strangers(Lane.read(each)) for each in lanes()}
     others = known_to_others(set().union(*found.values()), now)
@@ -152,8 +152,8 @@ class Claims:
     def claim(self, limit: int, turn: Turn) -> list[Message]:
         """Take up to `limit` messages that may be sent, in a transaction, each key's share equal.
 
-        What answers replies comes first, then urgent keys, then the others: from the first key of
-        the turn on, each key's longest due first; a share that a key cannot use goes to the others.
+        Texts that answer replies come first, then urgent keys, then the others: from the first key
+        of the turn on, each key's longest due first; what a key cannot use goes to the others.
         Nobody else gets the messages until they are finished, taken back or taken over.
         """
         if not self.lanes:
@@ -161,7 +161,7 @@ class Claims:
         db.avoid_sorts()
         urgent = [(self._of_answers, 0), (self._urgent, turn.first[True])]
         others, claimed = (self._others, turn.first[False]), []
-        never = turn.but_of | {key.id for key in ApiKey.paused()}
+        never = turn.excluded | {key.id for key in ApiKey.paused()}
         for find, begin in [others, *urgent] if turn.urgent_last else [*urgent, others]:
             passed_over = {*never}
             if find == self._others and turn.urgent_last:
@@ -191,7 +191,7 @@ class Claims:
         return _walk_around(own, begin, limit + len(passed_over))
 
     def _urgent(self, begin, limit, passed_over):
-        """Look at a few urgent keys after another, in the order of their turns."""
+        """Look through the urgent keys, a few at a time, in the order of their turns."""
         urgent = sorted(_urgent(), key=lambda key: (key < begin, key))
         pairs, few = [], max(1, AT_ONCE // len(self.lanes))
         while urgent and len({key for _, key in pairs} - passed_over) < limit:
@@ -200,7 +200,7 @@ class Claims:
         return pairs
 
     def _others(self, begin, limit, passed_over):
-        """Walk the lanes, but for those that only keys which CARRIER_URL names may use."""
+        """Walk the lanes that any key may use; look up the others for the keys of CARRIER_URL."""
         of_all = {lane for lane in self.lanes if self.may_take(Lane.read(lane), "")}
         pairs = _walk_around([*of_all], begin, limit + len(passed_over) + len(self.named))
         return pairs + _with_texts(product({*self.lanes} - of_all, self.named))
@@ -230,11 +230,10 @@ def _walk(lanes, begin, limit):
 
 
 def _with_texts(pairs):
-    pairs = [*pairs]
-    by_lane = db.by_index("message_lane")
-    sql = WITH_TEXTS.format(pairs=db.rows_of_pairs("pair"), by_lane=by_lane)
-    found = db.execute_sql(sql.replace("?", db.param), (json.dumps([*pairs]),)) if pairs else None
-    return found.fetchall() if found else []
+    if not (pairs := [*pairs]):
+        return []
+    sql = WITH_TEXTS.format(pairs=db.rows_of_pairs("pair"), by_lane=db.by_index("message_lane"))
+    return db.execute_sql(sql.replace("?", db.param), (json.dumps(pairs),)).fetchall()
 
 
 def _claim(pairs, share):
@@ -242,4 +241,4 @@ def _claim(pairs, share):
     first = THE_FIRST.format(by_lane=by_lane, lock=lock)
     few = db.few_of_each(db.rows_of_pairs("pair"), "message", "id, key_id, send_at", first)
     sql = CLAIM.format(are_first=db.among(OF_EACH_KEY.format(few=few))).replace("?", db.param)
-    return [*Message.raw(sql, json.dumps([*pairs]), share, share)]
+    return [*Message.raw(sql, json.dumps(pairs), share, share)]

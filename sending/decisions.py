@@ -23,7 +23,7 @@ UNDO_WITHIN = timedelta(minutes=1)
 """How long people can undo what they decided, if the text still waits."""
 
 UNDO_FOR_CERTAIN = timedelta(seconds=10)
-"""How long a text stays at least that is approved at the desk."""
+"""How long a text that is approved at the desk stays at least."""
 
 ANEW = {
     "status": Status.SCHEDULED,
@@ -36,14 +36,14 @@ ANEW = {
     "cancelled_by": None,
     "receipt_at": None,  # the reference stays: it names the first text, and not the next
 }
-"""What a message has of these that a person sends again."""
+"""These columns of a message that a person sends again."""
 
 
 class Selection:
-    """Messages that a person decides on together, one or several.
+    """One or several messages that a person decides on together.
 
-    Each transition is made, in one transaction, by those that can make it, and returns their ids.
-    `left` are the ids of the others.
+    Each transition changes those that allow it, in one transaction, and returns their ids. `left`
+    has the ids of the others.
     """
 
     def __init__(self, ids: Iterable[UUID]):
@@ -52,7 +52,7 @@ class Selection:
     def approve(self, by: str, now: datetime) -> list[UUID]:
         """Let messages be sent when their time comes; approving again has no effect.
 
-        Those that wait no more, or are withdrawn, are left.
+        Those that no longer wait, or are withdrawn, are left.
         """
         again = Message.approved & Message.cancelled_by.is_null()
         with db.transaction():
@@ -112,9 +112,9 @@ class Selection:
         return done
 
     def undo_approval(self, by: str, now: datetime) -> list[UUID]:
-        """Have messages wait for approval as they did before, unless they may have gone.
+        """Let messages wait for approval again, unless they may have gone.
 
-        Only who approved them may, and only within UNDO_WITHIN.
+        Only the person who approved them may do so, and only within UNDO_WITHIN.
         """
         mine = (Message.approved_by == by) & is_within(Message.approved_at, UNDO_WITHIN, now)
         was_queued = Message.first_send_at <= Message.approved_at
@@ -127,11 +127,11 @@ class Selection:
         return self._undo(Action.APPROVED, now, WAITING, waits, usual=-1, **before)
 
     def undo_cancel(self, by: str, now: datetime, limit: Limit | None = None) -> list[UUID]:
-        """Have messages that were cancelled or refused wait again, each in its own transaction.
+        """Let messages that were cancelled or refused wait again, each in its own transaction.
 
-        Only who cancelled them may, and only within UNDO_WITHIN. The `limit` of a recipient counts
-        each again, and must allow that. The next pass queues what is due, unless its number has
-        joined the Do Not Call list.
+        Only the person who cancelled them may do so, and only within UNDO_WITHIN. Each counts for
+        the `limit` of its recipient again, which must allow it. The next pass queues what is due,
+        unless its number has joined the Do Not Call list.
         """
         done = []
         for message in Message.select().where(Message.id.in_([*self.left])).order_by(Message.id):
@@ -165,9 +165,9 @@ class Selection:
         return self._act(Action.UNDONE, now, among, condition, undone=action, **changes)
 
     def _move(self, among, condition, **changes):
-        """Change those that it is possible for; lock them first, sorted, against deadlocks.
+        """Change those that meet the condition; lock them first, sorted, against deadlocks.
 
-        What is redacted is never sent again.
+        Redacted messages are left: they are never sent again.
         """
         some = Message.id.in_([*self.left]) & Message.status.in_([*among])
         able = some & Message.to.is_null(False) & condition
@@ -180,14 +180,14 @@ class Selection:
 
 
 def _lane_anew(ids):
-    """Return the lanes that messages have when they are sent again, by those that they have."""
+    """Return the expression of the lanes that messages have once they are sent again."""
     lanes = Message.select(Message.lane).where(Message.id.in_([*ids]), Message.lane.is_null(False))
     anew = [(each.lane, str(Lane.read(each.lane).anew())) for each in lanes.distinct()]
     return Case(Message.lane, anew, None) if anew else None
 
 
 def _count_as_usual(ids: Collection[UUID], times: int, approved: bool) -> None:
-    """Count messages on their days once more (1), or less (-1), if they are `approved` now."""
+    """Count messages on their days once more (1) or once less (-1), if they are `approved` now."""
     if not times or not ids:
         return
     day = SQL(f"created_at / {DAY // MILLISECOND}")

@@ -5,15 +5,14 @@ from datetime import datetime
 
 from carriers.ways import Way
 from database.clock import is_ahead
-from models import LONGEST_WAIT, WAITING, Message, has_status
+from models import FURTHEST_AHEAD, WAITING, Message, has_status
 from sending.attempts import DIED, IS_UNCLEAR, Attempt, Result
 
 
 def to_ask(carrier: Way, now: datetime, limit: int) -> list[Attempt]:
     """Return some attempts about which a carrier is to be asked now, the longest due first.
 
-    Only of messages that wait: asking about others may find the copy of an equal text that is
-    purged.
+    Their messages wait. Asking about others might find the copy of an equal text that is purged.
     """
     due = _is_unclear_at(carrier) & _is_to_ask(now)
     waiting = Attempt.select().join(Message).where(due, has_status(*WAITING))
@@ -34,7 +33,7 @@ def ask_again_at(
 
 
 def unclear_at(carrier: Way, message_id: uuid.UUID) -> list[Attempt]:
-    """Return the copies of a message that a carrier may have, the first one first."""
+    """Return the copies of a message that a carrier may have, the first of them first."""
     own = _is_unclear_at(carrier) & (Attempt.message == message_id)
     return [*Attempt.select().where(own).order_by(Attempt.number)]
 
@@ -57,7 +56,7 @@ def deaths(message: Message) -> int:
 
 
 def _is_to_ask(now):
-    return (Attempt.ask_at <= now) | is_ahead(Attempt.ask_at, now, LONGEST_WAIT)
+    return (Attempt.ask_at <= now) | is_ahead(Attempt.ask_at, now, FURTHEST_AHEAD)
 
 
 def _is_unclear_at(carrier):

@@ -1,9 +1,9 @@
 """Which schedulers are alive: each beats every few seconds, and watches the others.
 
 No clock has to be right for this to be safe. A scheduler gives a text to a carrier only within
-FRESH seconds since before its last beat that is known to be kept, and it is dead to another only
-where that one has seen it not beat for longer, both by their own monotonic clocks. A machine that
-sleeps may stop that clock, so a leap of the wall clock counts as time that has passed, too.
+FRESH seconds of its last beat that is known to be kept, counted from just before it. Another takes
+it for dead only after it has seen no beat for longer. Both go by their own monotonic clocks. A
+machine that sleeps may stop that clock, so a leap of the wall clock counts as time passed, too.
 """
 
 import math
@@ -19,8 +19,8 @@ from sending.runtime import Clock
 
 BEAT_EVERY = 3  # seconds
 FRESH = 10  # seconds after a beat in which texts may be given to carriers
-WATCHED = 20  # seconds for which another has to be seen not to beat: longer than FRESH
-GAP = 10  # seconds without a look, after which all are watched anew
+WATCHED = 20  # seconds without a beat until another counts as dead: longer than FRESH
+GAP = 10  # seconds without a look, after which all are watched from the start again
 
 
 class Heartbeat(Table):
@@ -49,18 +49,18 @@ class Heartbeat(Table):
 
 
 class Pulse:
-    """The beats of this scheduler, and what it has seen of those of others."""
+    """The beats of this scheduler, and those of others as it has seen them."""
 
     def __init__(self, clock: Clock):
         self.clock = clock
         self.sender = None  # until the first beat
-        self.beaten_at = -math.inf  # before the last beat that is kept, by the monotonic clock
+        self.beaten_at = -math.inf  # just before the last kept beat, by the monotonic clock
         self.ahead = 0  # then: wall clock minus monotonic clock, in seconds
-        self.seen = {}  # by sender: how often it has beaten, and since when that is unchanged
+        self.seen = {}  # by sender: its number of beats, and since when that is unchanged
         self.looked_at = -math.inf
 
     def is_fresh(self, sender: uuid.UUID) -> bool:
-        """Say whether what was claimed as this sender may still be given to a carrier."""
+        """Return whether what was claimed as this sender may still be given to a carrier."""
         monotonic, ahead = self.moment()
         passed = monotonic - self.beaten_at + max(0, ahead - self.ahead)
         return sender == self.sender and passed <= FRESH
@@ -80,7 +80,7 @@ class Pulse:
         return self.sender is None or self.clock.monotonic() - self.beaten_at >= BEAT_EVERY
 
     def beat(self) -> None:
-        """Beat; as a new sender, if this one was declared dead: others have what it had in hand."""
+        """Beat, as a new sender if this one was declared dead and others took over its texts."""
         before, now = self.moment(), self.clock.now()
         if not (self.sender and Heartbeat.beat(self.sender, now)):
             self.sender = None
@@ -102,8 +102,8 @@ class Pulse:
     def watch(self, timeout: float) -> tuple[list[Heartbeat], bool]:
         """Return the senders that are dead, and whether there are others that may be.
 
-        Their last beat is older than `timeout` seconds by the wall clock, and they have not beaten
-        while they were watched, for long enough.
+        Their last beat is older than `timeout` seconds by the wall clock, and they were watched for
+        long enough without a beat.
         """
         now, monotonic = self.clock.now(), self.clock.monotonic()
         Heartbeat.count_as_now(Heartbeat.beat_at, now)
@@ -122,8 +122,8 @@ class Pulse:
 def take_over(dead: Heartbeat, now: datetime) -> int:
     """Queue the messages that a dead scheduler had in hand; return how many.
 
-    They are in doubt: it may have died after the carrier's yes. Nothing happens if it has beaten
-    again. Locks are taken in the order of all: messages, then the sender, then attempts.
+    They are in doubt: the carrier may have accepted them before. Nothing happens if it has beaten
+    again. Locks are taken in the usual order: messages, then the sender, then attempts.
     """
     with db.atomic():
         held = {each.message_id: each for each in Attempt.in_hand(dead.sender)}

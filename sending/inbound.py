@@ -58,7 +58,7 @@ def record(
     now: datetime,
     rules: ReplyRules,
 ) -> None:
-    """Record what a carrier says, then what recipients wrote, each alone."""
+    """Record what a carrier says, then each reply in its own transaction."""
     replies = [event for event in events if isinstance(event, carriers.Reply)]
     others = [event for event in events if not isinstance(event, carriers.Reply)]
     receipts.record(others, now, rules.check_dnc, rules.carrier)
@@ -133,12 +133,12 @@ def _settle(id, number, now):
 
 
 def _read(text, word):
-    """Return what a text says; the carrier itself may have taken it for a word."""
+    """Return what a text says, or what the carrier itself has taken it for."""
     return WORDS[word] if word else meaning.read(text)
 
 
 def _meaning_of(reply, said):
-    """Return what a reply says; of one that is to grow, what the part that has come says."""
+    """Return what a reply says, or its latest part if others are still missing."""
     return meaning.read_part(said.text) if reply.due_at else _read(reply.text, said.word)
 
 
@@ -149,21 +149,21 @@ def _draft(said, now, carrier):
     by = carrier.name
     reply = Reply(id=new_id(now), carrier=by, number=said.number, at=at, received_at=now)
     reply.text = Reply.text.db_value(said.text)
-    if message := owner(said.number, at, now, carrier):
+    if message := message_of(said.number, at, now, carrier):
         reply.message_id, reply.key = message.id, message.key_id
         reply.available_to_group = message.available_to_group
     return reply
 
 
-def owner(number: str, at: datetime, now: datetime, carrier: Way) -> Message | None:
+def message_of(number: str, at: datetime, now: datetime, carrier: Way) -> Message | None:
     """Return the message that a reply belongs to, or None.
 
     It is the latest to its number that the carrier was given within BELONGS_WITHIN before it.
-    Testers' texts went to no carrier. What went by a clock that has been set back since counts as
-    now.
+    Testers' texts went to no carrier. A text given by a clock that has been set back since counts
+    as given now.
     """
     given_at = Attempt.begun_at
-    # Carriers tell the time without its fraction
+    # Carriers tell whole seconds
     in_time = (given_at >= at - BELONGS_WITHIN) & (given_at < at + SECOND)
     given = Attempt.given_to(number, carrier).where(in_time | is_ahead(given_at, now))
     given = given.select(Message.id, Message.key, Message.available_to_group).objects(Message)
@@ -175,10 +175,10 @@ def owner(number: str, at: datetime, now: datetime, carrier: Way) -> Message | N
 
 
 def _reply_of_part(draft, said, now, carrier):
-    """Return the reply that a part is of, not stored yet: None if it had the part.
+    """Return the reply that a part belongs to, not yet stored; None if it already had the part.
 
-    Once it is whole, it is due no more. A part of a whole text that comes again may be the first of
-    another, whose next part tells.
+    Once it is whole, it is no longer due. A part of a whole text that comes again may be the first
+    of another text; the next part tells.
     """
     reference, total, number = said.part
     reference, number = Reply.part_reference.db_value(reference), str(number)
@@ -188,7 +188,7 @@ def _reply_of_part(draft, said, now, carrier):
     recent = Reply.select().where(same, Reply.received_at > now - PARTS_WITHIN)
     recent = [*recent.order_by(Reply.received_at, Reply.id)]
     had = [each for each in recent if each.by_number.get(number) == said.text]
-    had = [] if said.message_ids else had  # by which it would have been known
+    had = [] if said.message_ids else had  # a repeat would have been recognized by its id
     if any(each.due_at for each in had):
         return None
     for reply in recent:
@@ -205,7 +205,7 @@ def _reply_of_part(draft, said, now, carrier):
 
 
 def _join(reply, pieces):
-    """Set the text of a reply of which these parts have come."""
+    """Set the text of a reply from the parts that have come."""
     whole = "".join(pieces[number] for number in sorted(pieces, key=int))
     # A part can end within a character of UTF-16
     octets = whole.encode("utf-16-le", "surrogatepass")
@@ -227,9 +227,9 @@ def _obey(reply, means, said, now, rules):
 
 
 def _answer_to(reply, means, said, now, rules):
-    """Return the word that is answered and the text that answers it; None if none is due.
+    """Return the word to answer and the text that answers it; None if no answer is due.
 
-    The carrier may have answered, it may be too late, or the number had that answer lately.
+    The carrier may have answered, it may be too late, or the number had this answer lately.
     """
     if not reply.message_id or said.word or now - min(reply.at, now) >= ANSWER_WITHIN:
         return None
@@ -240,12 +240,12 @@ def _answer_to(reply, means, said, now, rules):
 
 
 def _is_settled(means, said, answer):
-    """Say whether nobody has to read a reply: it was obeyed, or its call for help answered."""
+    """Return whether nobody has to read a reply: it was obeyed, or its HELP was answered."""
     return means in (Meaning.NO, Meaning.START) or (means is Meaning.HELP and (said.word or answer))
 
 
 def _may_be_no(reply, means):
-    """Say whether people must decide if this is a no: not if the number is on the list."""
+    """Return whether people must decide if this is a no: not if the number is on the list."""
     return means is Meaning.MAYBE_NO and not DoNotCall.lists(reply.number)
 
 
@@ -276,9 +276,6 @@ def _answer(reply, word, text, now):
         check_dnc=False,
         max_retries=0,
         created_at=now,
-        idempotency_key=None,
-        request_digest=None,
-        answer=None,
         lane=of_answers(reply.carrier),
     )
     use = KeyUse.lock(message.key)
@@ -291,7 +288,7 @@ def _answer(reply, word, text, now):
 
 
 def _was_answered(number, word, now):
-    """Say whether a number was given an answer to this word lately, or may yet be."""
+    """Return whether a number was given an answer to this word lately, or may yet be."""
     answers = Message.select().where(Message.to == number, Message.answers == word)
     tried = (Message.attempts > 0) | (Message.in_doubt > 0)
     tried |= has_status(Status.QUEUED, Status.SCHEDULED, Status.SENDING, *TAKEN)

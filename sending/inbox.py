@@ -23,7 +23,7 @@ OF_A_NUMBER = 5  # replies that are shown together
 
 
 def order(cursor: Cursor) -> tuple:
-    """Order replies as `page` does."""
+    """Return the sort key of a reply's cursor, in the order of `page`."""
     return cursor.rank, EPOCH - cursor.at, -cursor.id.int
 
 
@@ -60,9 +60,9 @@ def listing(
 def conversations(
     person: ApiKey, after: Cursor | None, limit: int, now: datetime
 ) -> list[list[Reply]]:
-    """Return what some numbers wrote, in the order in which `page` has the first of each."""
+    """Return what some numbers wrote, in the order in which `page` has the first reply of each."""
     found, seen = [], set()
-    while len(found) < limit and (some := page(person, after, limit, now, but_of=seen)):
+    while len(found) < limit and (some := page(person, after, limit, now, excluded=seen)):
         numbers = {reply.number for reply in some}
         # Without those whose first reply is on an earlier page
         firsts = {group[0].id: group for group in _of_each(numbers, person, now)}
@@ -92,7 +92,7 @@ def search(
 ) -> tuple[list[list[Reply]], Cursor | None]:
     """Return replies that have words or digits, by number, and where to look further.
 
-    Look through LOOKED_THROUGH replies, the newest first, whoever may see them.
+    Look through LOOKED_THROUGH replies, the newest first, including those of others.
     """
     before = _is_before(after) if after else SQL("true")
     newest_first = Reply.at.desc(), Reply.id.desc()
@@ -112,16 +112,19 @@ def page(
     after: Cursor | None,
     limit: int,
     now: datetime,
-    but_of: Collection[str] = (),
+    excluded: Collection[str] = (),
 ) -> list[Reply]:
-    """Return some replies: those that may be a no first, those that were read last."""
+    """Return some replies, those that may be a no first, those that were read last.
+
+    Leave out those of the `excluded` numbers.
+    """
     found = []
     for rank in range(after.rank if after else 0, len(RANKS)):
         some = []
         for visible in _visible_to(person):
             replies = Reply.shown(now).where(RANKS[rank], visible)
-            if but_of:
-                replies = replies.where(Reply.number.not_in([*but_of]))
+            if excluded:
+                replies = replies.where(Reply.number.not_in([*excluded]))
             if after and after.rank == rank:
                 replies = replies.where(_is_before(after))
             replies = replies.order_by(Reply.at.desc(), Reply.id.desc())
@@ -133,7 +136,7 @@ def page(
 
 
 def of_message(message_id: uuid.UUID, now: datetime, limit: int = PAGE) -> list[Reply]:
-    """Return the latest replies to a message, the first of them first."""
+    """Return the latest replies to a message, the oldest of them first."""
     replies = Reply.shown(now).where(Reply.message_id == message_id)
     return list(replies.order_by(Reply.at.desc(), Reply.id.desc()).limit(limit))[::-1]
 

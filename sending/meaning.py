@@ -33,21 +33,21 @@ OTHER_NOES = (
     *("abmelden", "afmelden", "unsub", "lose my number", "not interested", "no thanks"),
     *("no thank you", "who is this", "who s this", "whos this"),
 )
-"""What may be a no where a text says nothing beside it."""
+"""Words that may be a no if a text says nothing else."""
 
 POLITE_ELSEWHERE = ("por favor", "gracias", "obrigado", "obrigada", "merci", "bitte", "danke")
 POLITE_ELSEWHERE += ("s il vous plait", "grazie", "per favore", "alstublieft", "bedankt")
 
 SHORTEST_MISSPELT = 4  # letters
 
-# Anybody can send 255 parts of any characters: a text is cut, and each pattern takes a time that
-# grows with the length alone
+# Anybody can send 255 parts of any characters: a text is cut, and each pattern takes time in
+# proportion to the length
 
 LONGEST = 2_000  # characters that are judged
 LONGEST_PLAIN = 3 * LONGEST  # NFKD makes up to 3 letters of one of Korean, and 18 of a ligature
 CUT = " etc"  # in place of the rest, which says something beside a no
 MARKS = regex.compile(r"(?<=[\p{M}\p{Cf}]{4})[\p{M}\p{Cf}]++")
-"""What a run of marks is cut by: NFKD sorts a run, in a time that grows with its square."""
+"""The marks of a run beyond four, which are cut: NFKD takes quadratic time to sort a run."""
 
 SIGNATURE = regex.compile(r"^[^\S\n]*+[\p{Pd}\u2212]*+[^\S\n]*+$", regex.MULTILINE)
 """A blank line, or one of dashes."""
@@ -56,14 +56,14 @@ EMOJI = regex.compile(r"[0-9#*]\uFE0F?\u20E3|(?!Ⓜ)\p{Extended_Pictographic}")
 HIDDEN = regex.compile(r"[\p{M}\p{Cf}]+")  # accents, and what has no width
 WORD = regex.compile(r"[^\W_]+")
 
-# Of words with a space behind each
+# The patterns below match words with a space after each
 
 
 def _any(words):
     return f"(?:{'|'.join(words)})"
 
 
-# No wishes between: "no I want more" is none
+# No wishes in between: "no I want more" is not a no
 A_NO = _any((*NOES, *(f"{one} (?:{_any(POLITE)} )*+{other}" for one, other in PAIRS)))
 AROUND = _any((*POLITE, *WISHES))
 PLAIN_NO = regex.compile(f"(?:{AROUND} )*+(?:{A_NO} (?:{AROUND} )*+)++")
@@ -105,12 +105,12 @@ def read(text: str) -> Meaning:
 
 
 def read_part(text: str) -> Meaning:
-    """Return what a text says of which something may be missing: at most that it may be a no."""
+    """Return what an incomplete text says: at most that it may be a no."""
     return _suspected(_judged(text))
 
 
 def _judged(text):
-    """Return what is judged of a text: the beginning of a long one, without long runs of marks."""
+    """Return the part of a text that is judged: its beginning, without long runs of marks."""
     text = MARKS.sub("", text).strip()
     return text if len(text) <= LONGEST else text[:LONGEST] + CUT
 
@@ -126,7 +126,7 @@ def _suspected(text):
 
 
 def _before_signature(text):
-    """Return what stands before the first blank line, or one of dashes, but for leading ones."""
+    """Return the text before the first blank line or line of dashes; skip leading blank lines."""
     lines = "\n".join(text.splitlines())
     return SIGNATURE.split(lines.lstrip(), maxsplit=1)[0]
 
@@ -144,7 +144,7 @@ def _readings(text) -> set[str]:
 
 
 def _corrected(word):
-    """Return the word of a no that this one is but for one letter, or two exchanged ones."""
+    """Return the word of a no that this one misspells in one letter, or in two exchanged ones."""
     return next((each for each in CORRECT if _are_alike(word, each)), word)
 
 

@@ -16,7 +16,7 @@ from recipients.hours import BusinessHours, NeverOpens
 
 LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES come to
 MOST_DEATHS = 3  # of schedulers with a text in hand
-ASK_AGAIN = 10  # seconds until a carrier is asked again where an equal text was under way
+ASK_AGAIN = 10  # seconds until a carrier is asked again if an equal text was under way
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 UNANSWERED = f"given to the carrier without an answer; {MAY_HAVE_TAKEN_IT}"
 
@@ -24,8 +24,8 @@ UNANSWERED = f"given to the carrier without an answer; {MAY_HAVE_TAKEN_IT}"
 class Terms(NamedTuple):
     """The rules of a message's key, and what its carrier can do."""
 
-    askable: bool  # whether it took a text in doubt
-    are_several: bool  # so another may take its place
+    askable: bool  # the carrier can say whether it took a text in doubt
+    are_several: bool  # there are other carriers
     retry_delay: int  # seconds
     key: Rules
 
@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
     """The next state of a message that a sender holds.
 
     `reason` becomes the message's last error. `counted` uses up a retry. `doubt` says that the
-    carrier may have taken it this time. Without `send_at`, it keeps its place in the queue.
+    carrier may have taken the text this time. Without `send_at`, it keeps its place in the queue.
     `held_by` is what it waits for.
     """
 
@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
 
     @property
     def move(self) -> str:
-        """Return the word for it in the log and in the counts of a pass."""
+        """Return the word for this outcome in the log and in the counts of a pass."""
         if self.status == Status.SCHEDULED:
             return "retrying" if self.reason else "rescheduled"
         return str(self.status)
@@ -109,7 +109,7 @@ def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None
 def lasts_until(message: Message, terms: Terms, now: datetime) -> datetime:
     """Return until when a carrier may deliver a text that it is given now.
 
-    Its queue is no way round the next quiet hours of the recipient.
+    Its queue must not deliver in the recipient's next quiet hours.
     """
     if terms.key.quiet.are_none or message.answers:
         return message.expires_at
@@ -135,14 +135,14 @@ def waits_until(
 
 
 def _kept_back(message, status):
-    """Return the end of a message that is not sent, or not again if that is in doubt."""
+    """Return the end of a message that is not sent, or, if it is in doubt, not sent again."""
     return Outcome(status, UNANSWERED if message.in_doubt else None)
 
 
 def leaves_at(
     message: Message, recipient: Recipient, rules: Rules, now: datetime
 ) -> tuple[datetime, str | None]:
-    """Return when a waiting message may go, and what keeps it till then, if that is an hour."""
+    """Return when a waiting message may go, and which hours keep it until then, if any do."""
     hours, due = rules.hours(recipient), max(message.send_at, now)
     try:
         until = waits_until(message, recipient, hours, due)
@@ -155,7 +155,7 @@ def leaves_at(
 
 
 def waits_for(message: Message, rules: Rules, now: datetime) -> str | None:
-    """Say what a message waits for; None if it does not wait."""
+    """Return what a message waits for; None if it does not wait."""
     if message.status not in WAITING:
         return None
     if message.in_doubt:
@@ -199,10 +199,10 @@ def after_no(
     now: datetime,
     has_other: bool = False,
 ) -> Outcome:
-    """Return what becomes of a text that the carrier did not say yes to.
+    """Return what becomes of a text that the carrier did not accept.
 
     A probe is the one text that goes first after a pause. `has_other` says that there is another
-    carrier for it, which need not be well. What answers a reply has one try.
+    carrier for the text, maybe in trouble. A text that answers a reply has one try.
     """
     if has_other and error.no_route:
         return Outcome(Status.QUEUED, str(error))
@@ -235,7 +235,7 @@ def after_no_answer(message: Message, terms: Terms, now: datetime) -> Outcome | 
 
 
 def asked_again_after(message: Message, error: CarrierError, terms: Terms) -> timedelta:
-    """Return how long after a question without an answer the carrier is asked again."""
+    """Return how long after an unanswered question the carrier is asked again."""
     if error.account:  # its pause says when
         return timedelta(0)
     return retry_delay(min(message.attempts, message.max_retries), terms.retry_delay)
@@ -244,7 +244,7 @@ def asked_again_after(message: Message, error: CarrierError, terms: Terms) -> ti
 def not_taken(message: Message, deaths: int) -> Outcome | None:
     """Return what becomes of a waiting text that the carrier, asked, does not have.
 
-    None if it may go. Schedulers that died with it count: it may be its fault.
+    None if it may go. `deaths` counts the schedulers that died with it: the text may be why.
     """
     if message.cancelled_by:
         return _kept_back(message, Status.CANCELLED)

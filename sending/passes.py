@@ -1,7 +1,7 @@
 """When schedulers make passes, and whether one is missing, over all schedulers of a database.
 
 The state of each carrier has the time of the latest pass, which a long one renews every few
-seconds. Here is how far apart passes usually are: cron may start them every ten minutes.
+seconds. This table has the usual distance of two: cron may start them every ten minutes.
 """
 
 import json
@@ -13,8 +13,8 @@ from peewee import SQL, IntegerField, TextField
 from database import InstantField, Table, db
 from sending.carrier_state import CarrierState
 
-KEPT = 5
-"""Distances of passes that are remembered."""
+MOST_DISTANCES = 5
+"""How many distances between passes are remembered."""
 
 
 class Passes(Table):
@@ -29,8 +29,8 @@ class Passes(Table):
     def begin(cls, now: datetime, every: float | None) -> None:
         """Note that a pass begins, a single one or one every so many seconds.
 
-        A single one is so far from the one before as both began, if that was a single one, too;
-        otherwise as far as from the last sign of life. A clock that was set back tells nothing.
+        The distance of two single passes in a row is that of their beginnings; otherwise, it is
+        counted from the last sign of life. A clock that was set back tells nothing.
         """
         last = CarrierState.latest()
         with db.atomic():
@@ -40,12 +40,12 @@ class Passes(Table):
             distance = every or (before and (now - before).total_seconds())
             distances = json.loads(row.distances)
             if distance and distance > 0:
-                distances = [*distances, distance][-KEPT:]
+                distances = [*distances, distance][-MOST_DISTANCES:]
             single_at = None if every else now
             cls.update(single_at=single_at, distances=json.dumps(distances)).execute()
 
 
-class Standing(NamedTuple):
+class PassTimes(NamedTuple):
     """When the last pass was made, and the usual distance of two."""
 
     last_at: datetime | None
@@ -53,7 +53,7 @@ class Standing(NamedTuple):
     usual: timedelta
 
     def is_missing(self, now: datetime, patience: timedelta) -> bool:
-        """Say whether there was no pass for so long, or for three times the usual distance."""
+        """Return whether there was no pass for so long, or for three times the usual distance."""
         since = self.last_at or self.expected_since
         return since is not None and now - since > max(patience, 3 * self.usual)
 
@@ -64,15 +64,15 @@ def correct(now: datetime) -> None:
     Passes.count_as_now(Passes.expected_since, now)
 
 
-def standing() -> Standing:
+def pass_times() -> PassTimes:
     """Return when the last pass was, and the usual distance of two."""
     last, row = CarrierState.latest(), Passes.get_or_none()
     usual = timedelta(seconds=usual_distance(json.loads(row.distances)) if row else 0)
-    return Standing(last and last.last_pass_at, row and row.expected_since, usual)
+    return PassTimes(last and last.last_pass_at, row and row.expected_since, usual)
 
 
 def usual_distance(latest: list[float]) -> float:
-    """Return the usual one of the latest distances: the second longest.
+    """Return the usual distance, the second longest of the latest.
 
     The longest may be an outage; shorter ones are passes that somebody made by hand.
     """

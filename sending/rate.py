@@ -4,7 +4,7 @@ import math
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-SECOND = 1_000_000
+MICROSECONDS = 1_000_000
 """Microseconds in a second; `used_until` counts them since 1970."""
 
 
@@ -12,7 +12,7 @@ class Share(NamedTuple):
     """The first of some texts, which the rate allows."""
 
     texts: int  # how many may go
-    used_until: int | None  # up to when time is taken then
+    used_until: int | None  # up to when time is taken, with these texts
     delay: float  # seconds that the first one has to wait
 
 
@@ -44,18 +44,18 @@ class Rate(NamedTuple):
         """Return the seconds until a text may go."""
         if used_until is None:
             return 0
-        return max(0, used_until / SECOND - now.timestamp() + self.BURST)
+        return max(0, used_until / MICROSECONDS - now.timestamp() + self.BURST)
 
     def most(self) -> int:
         """Return how many parts may go at once."""
         return max(1, int(self.per_second * self.KEPT))
 
     def take(self, used_until: int | None, parts: list[int], now: datetime) -> Share:
-        """Return what may go of some texts, which are given by their parts."""
+        """Return how many of some texts, given by their parts, may go, and when."""
         if self.wait(used_until, now):
             return Share(0, used_until, 0)
         at = now.timestamp()
-        unused = math.inf if used_until is None else at - used_until / SECOND
+        unused = math.inf if used_until is None else at - used_until / MICROSECONDS
         free = min(unused, self.KEPT)
         texts, used = 0, 0.0
         for needed in (number / self.per_second for number in parts):
@@ -65,4 +65,4 @@ class Rate(NamedTuple):
         delay = max(0, min(used, 2) - 1 + self.KEPT - unused)
         rest = min(used - self.KEPT, max(self.KEPT, used - 2 + self.KEPT))
         until = max(at - free + used, at + delay + rest)
-        return Share(texts, round(until * SECOND), delay)
+        return Share(texts, round(until * MICROSECONDS), delay)

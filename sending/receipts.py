@@ -1,6 +1,6 @@
-"""The yes of carriers to texts, their receipts, and opt-outs.
+"""Texts that carriers have accepted, their receipts, and opt-outs.
 
-A receipt and the yes that it belongs to may be recorded at the same moment, by two processes. Each
+A receipt and the acceptance of its text may be recorded at the same moment, by two processes. Each
 locks the carrier's reference until its transaction ends, so the second sees what the first did.
 
 References belong to a carrier: two may use the same.
@@ -29,19 +29,19 @@ from sending.attempts import DIED, REFERENCE_FORM, Attempt, Result, cost
 log = logging.getLogger("receipts")
 
 KEPT = timedelta(days=3)
-"""How long a receipt waits for a yes that comes late; most are of others on the account.
+"""How long a receipt waits for a text accepted late; most belong to others on the account.
 
 A repeat does not make it wait longer.
 """
 
 LATE = timedelta(minutes=5)
-"""How long a receipt may wait for its yes until it counts as one that matches nothing."""
+"""How long a receipt may wait for its text to be accepted until it counts as unmatched."""
 
 MOST_COPIES = 20
-"""How many copies of texts to a number are looked at to tell whose a receipt can be."""
+"""How many copies of texts to a number are looked at to find the one that a receipt is of."""
 
 MOST_KEPT = 100
-"""How many receipts that are kept for numbers are looked at when a text to these is recorded."""
+"""How many receipts kept for some numbers are looked at when texts to these are recorded."""
 
 _MAY_BECOME = {  # delivered is the last word
     Status.DELIVERED: has_status(Status.SENT, Status.UNDELIVERED),
@@ -50,9 +50,9 @@ _MAY_BECOME = {  # delivered is the last word
 
 
 class EarlyReceipt(Table):
-    """A receipt for which no message is known: its yes is recorded later, or it is not ours."""
+    """A receipt for which no message is known: acceptance is recorded later, or it is not ours."""
 
-    # After the carrier's name and a space; where it is `unmarked`, after its number and a space too
+    # After the carrier's name and a space; if `unmarked`, after its number and a space, too
     reference = CarrierTextField(primary_key=True)
     carrier = TextField(null=True)  # the name that it had then
     delivered = BooleanField()
@@ -67,7 +67,7 @@ class EarlyReceipt(Table):
 
     @classmethod
     def keep(cls, said: Receipt, now: datetime, carrier: Way, unmarked: bool = False) -> None:
-        """Keep a receipt until its yes is recorded; `delivered` replaces what was kept before."""
+        """Keep a receipt until acceptance is recorded; `delivered` replaces one kept before."""
         early = cls(carrier=carrier.name, received_at=now, unmarked=unmarked, **cost(said.price))
         early.delivered, early.reason = said.delivered, said.reason
         early.number, early.message_id = said.number, said.message_id
@@ -79,7 +79,7 @@ class EarlyReceipt(Table):
 
     @property
     def prefix(self) -> str:
-        """What its reference is kept behind: forgers may use the same for their own numbers."""
+        """What its stored reference begins with: a forger may repeat one for another number."""
         return f"{self.carrier} {self.number} " if self.unmarked else f"{self.carrier} "
 
     @property
@@ -105,7 +105,7 @@ class OptOutMessage(Table):
 
     @classmethod
     def note(cls, ids: Collection[str], now: datetime) -> bool:
-        """Note a message by what identifies it; return False if any of that was noted before.
+        """Note a message by its ids; return False if any of them was noted before.
 
         On Postgres this waits for another transaction that notes the same.
         """
@@ -114,7 +114,7 @@ class OptOutMessage(Table):
         return not rows or len(list(noted.execute())) == len(rows)
 
 
-# The yes
+# Accepted texts
 
 
 def sent(
@@ -123,12 +123,12 @@ def sent(
     carrier: Way,
     numbers: Mapping[UUID, int] | None = None,
 ) -> int:
-    """Record a carrier's yes to messages, its references by their ids; return how many.
+    """Record that a carrier accepted messages; return how many that changed.
 
-    The yes counts even if the claim is lost. It changes nothing if its reference is known: from
-    before a person retried the message, or as that of an equal text in doubt, of which the carrier
-    took one copy. `numbers` are those of the copies; without one, it is the first of which nothing
-    else is known.
+    `references` are its own, by the messages' ids. An acceptance counts even if the claim is lost.
+    It changes nothing if its reference is known: from before a person retried the message, or as
+    that of an equal text in doubt, of which the carrier took one copy. `numbers` are those of the
+    copies; if one is not given, it is the first copy whose result is not known.
     """
     if not references:
         return 0
@@ -144,7 +144,7 @@ def sent(
 
 
 def _known(references, carrier):
-    """Return the messages whose yes is known already, or is that of an equal text."""
+    """Return the messages whose reference was recorded before, or belongs to an equal text."""
     pairs = [(Message.id.db_value(id), each) for id, each in references.items() if each]
     if not pairs:
         return set()
@@ -157,9 +157,9 @@ def _known(references, carrier):
 
 
 def _take(references, now, carrier, numbers, prices):
-    """Record the carrier's yes to messages; return their numbers, None for a redacted one.
+    """Record that the carrier accepted messages; return their numbers, None for a redacted one.
 
-    A try that was counted when its answer was lost is not counted again.
+    A try that was counted when its answer was lost does not count again.
     """
     these = Message.select(Message.id).where(Message.id.in_([*references]))
     db.lock_rows(these.order_by(Message.id)).execute()  # so no copy of theirs changes meanwhile
@@ -169,7 +169,7 @@ def _take(references, now, carrier, numbers, prices):
     rows = [(Message.id.db_value(id), each, id not in counted) for id, each in references.items()]
     taken = ValuesList(rows, alias="taken")
     id, reference, tries = db.typed(taken, "uuid", "text", "integer")
-    yes = Message.update(
+    accept = Message.update(
         carrier=carrier.name,
         status=Status.SENT,
         finished_at=now,
@@ -178,10 +178,10 @@ def _take(references, now, carrier, numbers, prices):
         attempts=Message.attempts + tries,
         carrier_reference=reference,
     )
-    yes = yes.from_(taken).where(Message.id == id, Message.status.not_in(TAKEN))
-    changed = Message.change(yes)
+    accept = accept.from_(taken).where(Message.id == id, Message.status.not_in(TAKEN))
+    changed = Message.change(accept)
     for id, copy in copies.items():
-        copy.take(references[id], carrier, now, prices.get(id))
+        copy.note_accepted(references[id], carrier, now, prices.get(id))
     for id, copy in in_doubt.items():
         message = Message.get_by_id(id)
         since_retry = copy.number > message.tries_before
@@ -190,9 +190,9 @@ def _take(references, now, carrier, numbers, prices):
 
 
 def found(attempt: Attempt, references: Collection[str], now: datetime, carrier: Way) -> bool:
-    """Record that a carrier, asked, has taken a copy in doubt; say whether it has.
+    """Record whether a carrier, asked, has taken a copy in doubt, and return it.
 
-    The carrier names all texts like this; the first that is no other copy's is this one.
+    `references` are those of all equal texts; the first that no other copy has is this one's.
     """
     id = attempt.message_id
     with db.atomic():
@@ -253,9 +253,8 @@ def ignore(stop: bool, problem: str, now: datetime) -> None:
 def obey(said: OptOut, now: datetime, check_dnc: str) -> Effect:
     """Do as a recipient said: STOP lists the number, START takes it off if a reply put it there.
 
-    A word, the carrier's too, that is older than the last one about this number changes nothing,
-    and neither does one that came before. A STOP blocks the messages that wait for the number and
-    look at the list.
+    A word, also one from the carrier, changes nothing if it is older than the last one about this
+    number, or a repeat. A STOP blocks the messages that wait for the number and look at the list.
     """
     with db.atomic():
         if not OptOutMessage.note(said.message_ids, now):
@@ -270,9 +269,9 @@ def obey(said: OptOut, now: datetime, check_dnc: str) -> Effect:
 
 
 def read_number(number: str, certain: bool) -> tuple[str, str | None]:
-    """Return a number that a carrier names in its valid form, and why it cannot be relied on.
+    """Return the E.164 form of a number from a carrier, and why it cannot be relied on, or None.
 
-    A number that was texted can.
+    A number that was texted can be relied on.
     """
     try:
         number = recipients.national(number, None)
@@ -287,7 +286,7 @@ def read_number(number: str, certain: bool) -> tuple[str, str | None]:
 def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: Way) -> None:
     """Record receipts, in any order and any number of times.
 
-    `delivered` is the last word; without it, the first word counts.
+    `delivered` is final; without it, the first receipt counts.
     """
     said = [_readable(each) for each in _delivered_first(receipts)]
     if not said:
@@ -303,20 +302,20 @@ def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: Way) ->
 def record_unmarked(receipt: Receipt, now: datetime, carrier: Way) -> bool:
     """Record a receipt without its protocol's mark, if it is of a message to its number.
 
-    Return False if it cannot be: then its number has written it. It is kept if the yes to such a
-    message is yet to be recorded.
+    Return False if it cannot be: then its number has written it. Keep it if the acceptance of such
+    a message may still be recorded.
     """
     said = _readable(receipt)
     with db.atomic():
         lock_texts({said.reference})
         if _apply(said, now, carrier, now, unmarked=True):
             return True
-        awaits_yes = any(
-            each.result != Result.TAKEN for each in _late_copies(said.number, now, carrier)
+        awaits_result = any(
+            each.result != Result.TAKEN for each in _recent_copies(said.number, now, carrier)
         )
-        if awaits_yes:
+        if awaits_result:
             EarlyReceipt.keep(said, now, carrier, unmarked=True)
-        return awaits_yes
+        return awaits_result
 
 
 def _delivered_first(receipts):
@@ -324,7 +323,7 @@ def _delivered_first(receipts):
 
 
 def _readable(said):
-    """Return a receipt as it can be stored, with the message's id if what was repeated is one."""
+    """Return a receipt that can be stored; drop a message id that is no UUID."""
     try:
         id = UUID(said.message_id) if said.message_id else None
     except ValueError:
@@ -335,8 +334,8 @@ def _readable(said):
 def look_again(number: str, ways: Iterable[Way], now: datetime) -> set[UUID]:
     """Apply the receipts that were kept for a number, because a text to it is now in doubt.
 
-    They may be of any carrier, of which `ways` have names before. Return the ids of the messages
-    that they belong to.
+    They may be of any carrier; `ways` know the former names. Return the ids of the messages that
+    they belong to.
     """
     with db.atomic():
         return _apply_kept(_kept_lately({number}), ways, now)
@@ -345,7 +344,7 @@ def look_again(number: str, ways: Iterable[Way], now: datetime) -> set[UUID]:
 def unmatched(since: datetime, now: datetime) -> int:
     """Count the receipts since an instant that belong to no message.
 
-    The latest do not count: the yes to their texts may still be recorded.
+    The latest do not count: their texts may still be recorded as accepted.
     """
     at = EarlyReceipt.received_at
     return EarlyReceipt.select().where(at >= since, at < now - LATE).count()
@@ -365,7 +364,7 @@ def forget_number(number: str) -> None:
 
 
 def correct(now: datetime) -> None:
-    """Let receipts that came by a clock that has been set back since be of now."""
+    """Date receipts now that were kept by a clock which has been set back since."""
     EarlyReceipt.count_as_now(EarlyReceipt.received_at, now)
     IgnoredOptOut.count_as_now(IgnoredOptOut.at, now)
 
@@ -377,7 +376,7 @@ def forget(now: datetime) -> None:
 
 
 def _apply_early(references, numbers, carrier, now):
-    """Apply a carrier's receipts that came before its yes to messages, or name their numbers."""
+    """Apply a carrier's receipts that came before it accepted messages, or name their numbers."""
     names = [f"{name} {each}" for name in carrier.names for each in references.values() if each]
     meant = EarlyReceipt.reference.in_(names) | EarlyReceipt.message_id.in_([*references])
     own = EarlyReceipt.carrier.in_(carrier.names)
@@ -387,7 +386,7 @@ def _apply_early(references, numbers, carrier, now):
 
 
 def _kept_lately(numbers) -> ModelSelect:
-    """Select the latest receipts that are kept for these numbers; one of ours is hardly older."""
+    """Select the latest receipts that are kept for these numbers; older ones are hardly ours."""
     kept = EarlyReceipt.select().where(EarlyReceipt.number.in_(numbers))
     return kept.order_by(EarlyReceipt.received_at.desc()).limit(MOST_KEPT)
 
@@ -404,16 +403,15 @@ def _apply_kept(kept, ways, now):
 
 
 def _apply(said, at, carrier, now, unmarked=False):
-    """Have a receipt count for the message that it belongs to; return its id, None if unknown.
+    """Apply a receipt to the message that it belongs to; return its id, or None if unknown.
 
-    `at` is when it came. A message that it ends has ended now: what is kept for a while is found by
-    that.
+    `at` is when it came. A message that it ends has ended now: retention goes by that time.
     """
-    copy = owner(said, at, carrier, unmarked)
+    copy = copy_of(said, at, carrier, unmarked)
     if copy is None:
         return said.message_id if _is_of_other_part(said, carrier) else None
     id = copy.message_id
-    if copy.result == Result.UNCLEAR:  # the receipt is the yes as well
+    if copy.result == Result.UNCLEAR:  # the receipt shows that it was accepted, too
         _take({id: said.reference}, now, carrier, {id: copy.number}, {})
         copy.reference = said.reference
     status = Status.DELIVERED if said.delivered else Status.UNDELIVERED
@@ -426,12 +424,12 @@ def _apply(said, at, carrier, now, unmarked=False):
     return id
 
 
-def owner(said: Receipt, at: datetime, carrier: Way, unmarked: bool = False) -> Attempt | None:
+def copy_of(said: Receipt, at: datetime, carrier: Way, unmarked: bool = False) -> Attempt | None:
     """Return the copy that a receipt is of, or None if that is not known.
 
-    It is the latest that has its reference; one to its number that has it in other digits, if there
-    is one such; or the only one in doubt that the carrier may have given its number of late. What
-    is `unmarked` counts only for its number.
+    It is the latest that has its reference; the only one to its number that has it in other digits;
+    or the only one in doubt that the carrier may have given to its number lately. An `unmarked`
+    receipt counts only for its number.
     """
     latest = Attempt.ended_at.desc()
     has_it = Attempt.reference == said.reference
@@ -451,11 +449,11 @@ def owner(said: Receipt, at: datetime, carrier: Way, unmarked: bool = False) -> 
 
 
 def _only_doubt(said, at, carrier):
-    """Return the copy in doubt of the only text to a number that a carrier may have of late.
+    """Return the copy in doubt, if it is of the only text to a number that a carrier got lately.
 
     If the carrier was given it twice, only `delivered` counts: another word may be of either copy.
     """
-    copies = _late_copies(said.number, at, carrier)
+    copies = _recent_copies(said.number, at, carrier)
     open = [copy for copy in copies if copy.result != Result.TAKEN]
     unclear = [each for each in open if each.result == Result.UNCLEAR and each.begun_at <= at]
     if len({copy.message_id for copy in copies}) != 1 or len(copies) == MOST_COPIES:
@@ -464,18 +462,18 @@ def _only_doubt(said, at, carrier):
     return min(unclear, key=lambda copy: copy.number, default=None) if counts else None
 
 
-def _late_copies(number, at, carrier):
-    """Return some copies of texts to a number that a carrier has of late, or may have."""
+def _recent_copies(number, at, carrier):
+    """Return some copies of texts to a number that a carrier got lately, or may have got."""
     recent = Message.finished_at.is_null() | (Message.finished_at > at - KEPT)
     given = Attempt.is_open() | (Attempt.ended_at > at - KEPT)
     return [*Attempt.given_to(number, carrier).where(recent, given).limit(MOST_COPIES)]
 
 
 def _is_of_other_part(said, carrier):
-    """Say whether a receipt is of another part, or copy, of a message whose yes is recorded.
+    """Return whether a receipt is of another part, or copy, of a message that was accepted.
 
-    The receipt of a copy is that of its reference, so this one changes nothing. Only once the yes
-    is recorded is it known which reference that is.
+    The receipt of a copy is that of its reference, so this one changes nothing. Which reference
+    that is, is known only once the acceptance is recorded.
     """
     if not said.message_id:
         return False

@@ -43,21 +43,21 @@ class Recorder:
     def record(self) -> bool:
         """Write down the answers that have come; return whether there were any.
 
-        Each step waits by itself for a database that is away: none happens twice.
+        Each step waits for a database that is away by itself, so none happens twice.
         """
         if not self.unrecorded:
             return False
         now = self.clock.now()
         self.unrecorded = [self.interpret(answer, now) for answer in self.unrecorded]
         taken = [each for each in self.unrecorded if not (each.error or each.send.asking)]
-        self.retry(self.record_yes, taken, now)
+        self.retry(self.record_accepted, taken, now)
         for send, error, said in self.unrecorded:
             if send.asking:
                 self.retry(self.record_question, send, error, said, now)
             elif isinstance(error, NotSent):
                 self.retry(self.record_not_given, send, error.outcome, now)
             elif error:
-                self.retry(self.record_no, send, error, now)
+                self.retry(self.record_not_accepted, send, error, now)
             else:
                 self.note(send, "sent")
         self.retry(self.watch.note, self.unrecorded)
@@ -67,8 +67,8 @@ class Recorder:
     def interpret(self, answer: Answer, now: datetime) -> Answer:
         """Return an answer with the error that counts.
 
-        If a carrier cannot reach a country and another may be used, its no is about that alone. A
-        no about the account is one for now if this text had it before, and the carrier has taken
+        If a carrier cannot reach a country and another may be used, only that counts. A refusal of
+        the account counts as temporary if this text had one before and the carrier has taken
         another text since.
         """
         send, error = answer.send, answer.error
@@ -83,28 +83,28 @@ class Recorder:
         return answer
 
     def others(self, send: Send) -> list[str]:
-        """Return the other carriers that may be used for a message, well or not."""
+        """Return the other carriers that may be used for a message, also those in trouble."""
         order = self.routes.order(Lane.read(send.message.lane), send.key_name or "")
         return [name for name in order if name != self.way.name]
 
     # Answers to texts
 
-    def record_yes(self, taken: list[Answer], now: datetime) -> None:
-        """Record the carrier's yes to texts."""
+    def record_accepted(self, taken: list[Answer], now: datetime) -> None:
+        """Record that the carrier accepted texts."""
         said = {each.send.message.id: each.said for each in taken}
         numbers = {each.send.message.id: each.send.message.claim_number for each in taken}
         receipts.sent(said, now, self.way, numbers)
 
     def record_not_given(self, send: Send, outcome: Outcome | None, now: datetime) -> None:
-        """Record what becomes of a text that the carrier was not given: it may keep its place."""
+        """Record what becomes of a text that the carrier was not given; it may keep its place."""
         with db.atomic():
             is_moved = outcome and send.message.apply(outcome, now)
             take_back([send.message])
         if is_moved:
             self.note(send, outcome.move, outcome.why)
 
-    def record_no(self, send: Send, error: CarrierError, now: datetime) -> None:
-        """Record what becomes of a text that the carrier did not say yes to."""
+    def record_not_accepted(self, send: Send, error: CarrierError, now: datetime) -> None:
+        """Record what becomes of a text that the carrier did not accept."""
         message = send.message
         if error.opted_out:
             said = OptOut(message.to, stop=True, source="carrier")
@@ -124,7 +124,7 @@ class Recorder:
             receipts.look_again(message.to, self.routes.ways, now)
 
     def lane_after_no(self, send: Send, error: CarrierError, outcome: Outcome) -> Lane:
-        """Return the lane of a text to which the carrier did not say yes."""
+        """Return the lane of a text that the carrier did not accept."""
         lane = Lane.read(send.message.lane)
         if outcome.doubt:
             return lane.in_doubt(self.way.name)
@@ -134,9 +134,9 @@ class Recorder:
         return lane
 
     def end_attempt(self, send: Send, error: CarrierError, outcome: Outcome, now: datetime) -> None:
-        """Note with the attempt that the carrier did not say yes.
+        """End the attempt of a text that the carrier did not accept.
 
-        If its scheduler was taken for dead meanwhile, a no settles what was unclear.
+        If its scheduler was taken for dead meanwhile, a refusal settles what was unclear.
         """
         told = {"words": str(error)} | cost(error.price)
         if error.in_doubt:
@@ -219,7 +219,7 @@ class Inbox:
     def __init__(self, carrier: Carrier, rules: ReplyRules, watch: CarrierWatch):
         self.carrier, self.rules, self.watch = carrier, rules, watch
         self.unrecorded = []
-        self.asked = None  # what came in: the future of this question, and when it was asked
+        self.asked = None  # the future of the question about missed texts, and when it was asked
         self.ask_at = 0  # by the monotonic clock
 
     def ask(self) -> None:
@@ -235,7 +235,7 @@ class Inbox:
                 self.asked = ask(self.carrier.incoming, since, names), now
 
     def take_missed(self) -> None:
-        """Record what came in and was missed, once the carrier has said so."""
+        """Record the texts that were missed, once the carrier has listed them."""
         if self.watch.stop.is_requested:
             self.asked = None
         if not self.asked or not self.asked[0].done():
@@ -252,8 +252,8 @@ class Inbox:
     def collect(self) -> bool:
         """Record what came; return whether there was anything.
 
-        Calling `received` acknowledges the last batch: that is recorded first. A reply is recorded
-        alone, since nothing tells it from another with the same words.
+        Calling `received` acknowledges the last batch, so that is recorded first. Each reply has a
+        transaction of its own, since nothing tells it from another with the same words.
         """
         if not self.unrecorded:
             self.unrecorded = self.carrier.received()

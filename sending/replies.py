@@ -39,7 +39,7 @@ READ = 2
 """The rank of replies that nobody has to read."""
 
 AGAIN = "again"
-"""The name in `pieces` of the numbers of the parts that came again."""
+"""The name in `pieces` of the list of the parts that came again, by number."""
 
 PARTS_WITHIN = timedelta(minutes=5)
 """How long the parts of a text are waited for, from the first on."""
@@ -68,7 +68,7 @@ class Reply(Table):
     pieces = TextField(null=True)
     due_at = InstantField(null=True)  # when it is shown as it is, while parts are missing
 
-    total = 0  # how many its number wrote, where that was counted
+    total = 0  # how many replies its number wrote, if a query has counted them
 
     @classmethod
     def shown(cls, now: datetime) -> ModelSelect:
@@ -200,7 +200,7 @@ def put_on_list(
 def read_number(text: str, region: str | None) -> str:
     """Return the E.164 form of a number that a person writes, as `recipients.national` does.
 
-    One that libphonenumber rejects by now can be read, too, if it is stored.
+    A number that is stored is accepted even if libphonenumber now rejects it.
     """
     try:
         return recipients.national(text, region)

@@ -30,7 +30,7 @@ class Retention(Table):
 
     id = IntegerField(primary_key=True)
     next_at = InstantField(null=True)
-    redacted_until = InstantField(null=True)  # of what ended before, nothing has a text
+    redacted_until = InstantField(null=True)  # no message that ended before it has a text
 
     @classmethod
     def claim(cls, now: datetime) -> Self | None:
@@ -82,7 +82,7 @@ def purge(before: datetime, now: datetime) -> int:
 
 
 def purge_old(before: datetime) -> int:
-    """Do as `purge`, without a word in the audit: nobody has asked for it."""
+    """Delete messages like `purge`, but without the audit, since nobody asked for it."""
     old = Message.finished_at < before
     with db.transaction():
         # Apart from the deletion, or Postgres may select a batch for each row that it looks at
@@ -94,7 +94,7 @@ def purge_old(before: datetime) -> int:
 def redact(before: datetime, now: datetime) -> int:
     """Forget number and text of some messages finished before an instant; return how many.
 
-    Not of one that an equal text in doubt still needs, as in `purge`.
+    One that an equal text in doubt still needs is spared, as in `purge`.
     """
     old, spared = Message.finished_at < before, _has_twin_in_doubt()
     return _redact(old, now, f"ended before {isoformat(before)}", ~spared)
@@ -106,11 +106,11 @@ def redact_number(number: str, now: datetime) -> int:
 
 
 def redact_oldest(since: datetime | None, before: datetime) -> tuple[int, datetime]:
-    """Redact some of those that ended between two instants, the oldest first.
+    """Redact some messages that ended between two instants, the oldest first.
 
-    Return how many, and until when nothing is left to be redacted: there a later call begins,
-    or it would read all that was redacted before. One that an equal text in doubt still needs
-    stays. Nothing is written to the audit.
+    Return how many, and the instant before which nothing is left to redact: a later call begins
+    there, or it would read all that was redacted before. One that an equal text in doubt still
+    needs stays. The audit gets no row.
     """
     old = HAS_ENDED & Message.message.is_null(False) & (Message.finished_at < before)
     if since:

@@ -30,11 +30,11 @@ class Clock:
 class Ended(Queue):
     """The futures of sends whose threads have ended.
 
-    A SimpleQueue might wait for ever: Python 3.11 takes a timeout that is over for none.
+    A SimpleQueue might wait for ever: Python 3.11 treats an elapsed timeout as none.
     """
 
     def gather(self, seconds: float) -> list[Future]:
-        """Return the sends that have ended; wait so many seconds if none has."""
+        """Return the futures of sends that have ended; if none has, wait at most this long."""
         try:
             done = [self.get(timeout=seconds)]
         except Empty:
@@ -64,7 +64,7 @@ def _call(future, action, arguments):
 
 
 class Runtime(NamedTuple):
-    """The clock, and how to call something in a thread and to make the queue of what has ended."""
+    """The clock, how to call something in a thread, and how to make the queue of ended sends."""
 
     clock: Clock = Clock()
     submit: Callable[..., Future] = in_thread
@@ -97,7 +97,7 @@ class Stop:
         return max(0, self.by - self.clock.monotonic())
 
     def sleep(self, seconds: float) -> None:
-        """Do nothing for so many seconds, or until a stop is requested."""
+        """Do nothing for this many seconds, or until a stop is requested."""
         wake_at = self.clock.monotonic() + seconds
         while not self.is_requested and (left := wake_at - self.clock.monotonic()) > 0:
             self.clock.sleep(min(TICK, left))

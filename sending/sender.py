@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey, names_of, rules_of
-from access.rules import KeyRules, end
+from access.rules import KeyRules, end_of
 from carriers import Carrier
 from carriers.lanes import TESTERS, Routes
 from database import db
@@ -28,7 +28,7 @@ from sending.inbound import ReplyRules
 from sending.outcomes import Outcome, Terms
 from sending.rate import Rate
 from sending.recorder import Inbox, Recorder, take_back
-from sending.runtime import THIS_MACHINE, TICK, Ended, Runtime, Stop
+from sending.runtime import TICK, Ended, Runtime, Stop
 from sending.sends import Send, Sends
 from sending.watch import CarrierWatch
 from settings import Settings
@@ -40,10 +40,10 @@ log = logging.getLogger("scheduler")
 
 
 class Step(NamedTuple):
-    """What a step of a sender came to."""
+    """The result of a sender's step."""
 
-    claimed: int = 0  # texts; fewer if others may be claimed again
-    did: bool = False  # anything that may let others, or itself, do more
+    claimed: int  # texts, less those that may be claimed again
+    made_progress: bool  # so it, or others, may be able to do more
 
 
 class Sender:
@@ -62,7 +62,7 @@ class Sender:
         ended: Ended,
         counts: Counter,
         retry: Callable,
-        runtime: Runtime = THIS_MACHINE,
+        runtime: Runtime,
     ):
         self.settings, self.carrier, self.name = settings, carrier, carrier.name
         self.clock, self.pulse, self.retry, self.routes = runtime.clock, pulse, retry, routes
@@ -79,10 +79,10 @@ class Sender:
         self.inbox = Inbox(carrier, ReplyRules.of(settings, self.way), self.watch)
         self.key_names = {}  # by id
         self.resumes_at = math.inf  # when a pause ends, by the monotonic clock, if that is known
-        self.is_unsure = False  # whether the last claim was committed
+        self.is_unsure = False  # whether the last claim may have been committed unnoticed
 
     def begin_pass(self) -> None:
-        """Begin to wait anew for the carrier's pauses, and for threads."""
+        """Wait for the carrier's pauses, and try all threads, from the start again."""
         self.recorder.progress_at = self.clock.monotonic()
         self.sends.most = self.sends.size
 
@@ -97,8 +97,8 @@ class Sender:
         """Whether a single pass waits for the end of the carrier's pause."""
         return self.resumes_at <= self.recorder.progress_at + self.longest_wait
 
-    def step(self, left: float) -> Step:
-        """Do what can be done now; claim no more than `left` messages.
+    def step(self, quota: float) -> Step:
+        """Do what can be done now; claim no more than `quota` messages.
 
         1. Record answers. 2. See who may send. 3. Ask about texts in doubt. 4. Claim as many texts
         as may be sent, judge them, and take SEND_RATE. 5. Begin to send.
@@ -106,13 +106,13 @@ class Sender:
         back = self.retry(self.take_back_unknown) if self.is_unsure else 0
         self.retry(self.inbox.take_missed)
         back += sum(answer.may_go_soon for answer in self.recorder.unrecorded)
-        did = self.recorder.record() or back
+        made_progress = self.recorder.record() or back
         permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
         room, questions = self.room(permission), []
         if room and permission is Permission.ALL:
             questions = self.retry(self.ask, room)
         claimed, ready = 0, []
-        if room := min(left + back, room - len(questions)):
+        if room := min(quota + back, room - len(questions)):
             claimed, ready = self.retry(self.claim, room)
         if permission is Permission.PROBE and not ready:
             questions = self.retry(self.ask, 1)
@@ -123,7 +123,7 @@ class Sender:
         if ready and self.watch.rate:  # more may go before these are answered
             pause = TICK
         self.resumes_at = self.clock.monotonic() + pause if pause else math.inf
-        return Step(claimed - back, bool(did or claimed or questions))
+        return Step(claimed - back, bool(made_progress or claimed or questions))
 
     def room(self, permission: Permission) -> int:
         """Return how many more texts may be begun."""
@@ -137,7 +137,7 @@ class Sender:
     def ask(self, room: int) -> list[Send]:
         """Return some messages in doubt about which the carrier is to be asked now.
 
-        Those of which a receipt that was kept shows that it has them need no question.
+        If a kept receipt shows that the carrier has a message, no question is needed.
         """
         if not self.carrier.can_be_asked:
             return []
@@ -155,11 +155,11 @@ class Sender:
         return questions
 
     def is_received(self, message: Message, now: datetime) -> bool:
-        """Say whether a receipt that was kept shows that a carrier has a text in doubt."""
+        """Return whether a kept receipt shows that a carrier has a text in doubt."""
         return message.id in receipts.look_again(message.to, self.routes.ways, now)
 
     def send_of(self, message: Message) -> Send:
-        """Return the send of a message, which goes first if one is to go first now."""
+        """Return the send of a message, as the probe if one is to go first now."""
         if message.key_id not in self.key_names:
             self.key_names |= names_of({message.key_id})
         name = self.key_names.get(message.key_id)
@@ -170,7 +170,7 @@ class Sender:
     def claim(self, room: int) -> tuple[int, list[Send]]:
         """Claim messages, and judge them; return how many, and those that may go now.
 
-        What SEND_RATE does not let go keeps its place, and its key is the next in turn.
+        Texts that SEND_RATE holds up keep their places, and their key has the next turn.
         """
         if self.watch.stop.is_requested or not (groups := self.claims()):
             return 0, []
@@ -196,7 +196,7 @@ class Sender:
         return len(messages) - len(waiting), going
 
     def take_back_unknown(self) -> int:
-        """Take back what a claim has committed though the database failed before it said so."""
+        """Take back what a claim has committed if the database failed before it said so."""
         held = (*self.sends.under_way.values(), *(each.send for each in self.recorder.unrecorded))
         known = {send.message.id for send in held}
         own = Attempt.in_hand(self.pulse.sender).where(Attempt.carrier == self.name)
@@ -206,10 +206,10 @@ class Sender:
         return len(unknown)
 
     def claims(self) -> list[Claims]:
-        """Return what this carrier may be given of the texts that wait, in groups by preference.
+        """Return which waiting texts this carrier may be given, in groups by preference.
 
-        A text that goes first at a risk should not be in doubt already, but where no other carrier
-        may be used for it.
+        A text that goes first at a risk should not be in doubt already, unless no other carrier may
+        be used for it.
         """
         routes = self.routes
         lanes = claims.own_lanes(routes, self.clock.now())
@@ -230,19 +230,19 @@ class Sender:
         groups = [Claims(lanes, routes, each) for each in which]
         return [each for each in groups if each.lanes]
 
-    def claim_new(self, claims: Claims, room: int) -> list[Message]:
-        """Claim messages; after a pause one, and not of the key of the last one if another has any.
+    def claim_new(self, group: Claims, room: int) -> list[Message]:
+        """Claim messages; after a pause one, of another key than the last probe if there is any.
 
-        Nor is it the same one if there is another. What is not urgent goes after what was.
+        It is not the same message if there is another. After an urgent probe, others come first.
         """
         turn = Turn(self.watch.state.next_keys)
         last = self.last_probe() if self.watch.probe else None
         if last is None:
-            return claims.claim(room, turn)
+            return group.claim(room, turn)
         others = Turn(turn.first, frozenset({last.key_id}), urgent_last=last.goes_before_others)
-        if claimed := claims.claim(1, others):
+        if claimed := group.claim(1, others):
             return claimed
-        two = claims.claim(2, turn)
+        two = group.claim(2, turn)
         going = ([each for each in two if each.id != last.id] or two)[:1]
         Message.put_back([each for each in two if each not in going])
         return going
@@ -282,8 +282,8 @@ class Sender:
         try:
             send.terms = self.terms.of_key(own)
             if message.expires_at is None:  # stored just now by a version before migration 0035
-                lasts = message.lasts(own, self.settings.expire_after)
-                message.expires_at = end(message.first_send_at, lasts)
+                lifetime = message.lifetime(own, self.settings.expire_after)
+                message.expires_at = end_of(message.first_send_at, lifetime)
             return outcomes.judge(message, send.terms, opted_out, now)
         except Exception as error:
             kind = type(error).__name__  # its words may hold the number
@@ -292,7 +292,7 @@ class Sender:
             return outcomes.cannot_be_judged(message, error, self.terms, now)
 
     def within_rate(self, ready: list[Send]) -> list[Send]:
-        """Return the first of these messages, which SEND_RATE lets go now."""
+        """Return as many of these messages, from the first on, as SEND_RATE lets go now."""
         if not (self.watch.rate and ready):
             return ready
         share = self.watch.take_rate([send.message.parts or 1 for send in ready])

@@ -34,7 +34,7 @@ class Send:
 
     message: Message
     key_name: str | None  # for the log
-    sender: UUID  # as which it was claimed
+    sender: UUID  # the scheduler's id when it was claimed
     terms: Terms  # that held when it was judged
     not_before: float = 0  # SEND_RATE lets the text go then, by the monotonic clock
     since: datetime | None = None  # of a question: when the carrier was first given the text
@@ -78,7 +78,7 @@ class Sends:
     ):
         self.carrier, self.size, self.stop, self.pulse = carrier, size, stop, pulse
         self.clock, self.submit, self.ended = runtime.clock, runtime.submit, ended
-        self.most = size  # at once; fewer for the rest of a pass if the machine has no more threads
+        self.most = size  # at once; fewer for the rest of a pass if no more threads can be started
         self.under_way = {}  # each Send by the future of its thread
 
     @property
@@ -131,7 +131,7 @@ class Sends:
         return [self._answer(self.under_way.pop(future), future) for future in own]
 
     def _answer(self, send, ended):
-        """Return the answer of a send; an error of ours leaves the text in doubt."""
+        """Return the answer to a send; an error of ours leaves the text in doubt."""
         error = ended.exception()
         if error is None:
             return Answer(send, None, ended.result())
@@ -142,7 +142,7 @@ class Sends:
         return Answer(send, error)
 
     def abandon(self) -> list[Answer]:
-        """Wait for no more answers; the carrier may have taken these texts."""
+        """Stop waiting, and return answers in doubt: the carrier may have taken these texts."""
         lost = CarrierError(STOPPED, in_doubt=True)
         answers = [Answer(send, lost) for send in self.under_way.values()]
         self.under_way.clear()

@@ -18,10 +18,10 @@ from access.rules import LAST
 from database import BATCH, MILLISECOND, is_outage, locked, passed_over
 from models import (
     FINISHED,
+    FURTHEST_AHEAD,
     HAS_ENDED,
     IS_SENDABLE,
     IS_WAITING,
-    LONGEST_WAIT,
     WAITING,
     Message,
     Status,
@@ -30,18 +30,18 @@ from models import (
 )
 
 SET_ASIDE = timedelta(minutes=10)
-"""How long a message is left alone that breaks what the scheduler does with all that are due."""
+"""How long a message is left alone that breaks a change of all messages that are due."""
 
 log = logging.getLogger("scheduler")
 
 
 def correct(now: datetime) -> None:
-    """Let what was noted by a clock that has been set back since be of now."""
+    """Date messages now whose instants were noted by a clock that has been set back since."""
     Message.count_as_now(Message.created_at, now, Message.id > first_id(now))
     Message.count_as_now(Message.finished_at, now, has_status(*FINISHED), HAS_ENDED)
     decided = Message.send_date.is_null() | Message.due_since.is_null(False)
     scheduled = has_status(Status.SCHEDULED)
-    Message.count_as_now(Message.send_at, now, scheduled, decided, longest=LONGEST_WAIT)
+    Message.count_as_now(Message.send_at, now, scheduled, decided, longest=FURTHEST_AHEAD)
 
 
 def promote(now: datetime, *, check_dnc: str = "asked") -> Counter:
@@ -76,8 +76,8 @@ def _is_kept_off(setting):
 def decide_expiry(setting: timedelta, among: Collection[UUID] | None = None) -> None:
     """Decide when it is too late to send messages that wait, where that is not decided yet.
 
-    By the rules that their keys have now; `setting` is for keys without one. `among` are the
-    ids to choose from, if not all.
+    It depends on the rules that their keys have now; `setting` is for keys without one. `among` are
+    the ids to choose from, if not all.
     """
     undecided = IS_WAITING & Message.expires_at.is_null()
     if among is not None:
@@ -87,23 +87,23 @@ def decide_expiry(setting: timedelta, among: Collection[UUID] | None = None) -> 
     for each in kinds:
         alike = Message.answers == each.answers if each.answers else Message.answers.is_null()
         these = Message.select(Message.id).where(undecided, Message.key == each.key_id, alike)
-        decide = _expire_after(each.lasts(own[each.key_id], setting))
+        decide = _expire_after(each.lifetime(own[each.key_id], setting))
         decide = decide.where(locked(Message.id, these.limit(BATCH)))
         while decide.execute():  # in batches, so that others do not wait long
             pass
 
 
-def _expire_after(lasts):
-    """Return the UPDATE to messages that last so long from their first scheduled time on."""
-    never = Message.first_send_at > LAST - lasts
-    ends = Message.first_send_at + Value(lasts // MILLISECOND, converter=False)
+def _expire_after(lifetime):
+    """Return the UPDATE that lets messages expire this long after their first scheduled time."""
+    never = Message.first_send_at > LAST - lifetime
+    ends = Message.first_send_at + Value(lifetime // MILLISECOND, converter=False)
     return Message.update(expires_at=Case(None, [(never, Message.expires_at.db_value(LAST))], ends))
 
 
 def expire(now: datetime, among: Collection[UUID] | None = None) -> int:
     """Expire messages that wait though it is too late to send them; count them.
 
-    `among` are the ids to choose from, if not all. What may have been set aside waits for its time.
+    `among` are the ids to choose from, if not all. Those that may be set aside wait for their time.
     """
     is_set_aside = (Message.send_at > now) & (Message.send_at <= now + SET_ASIDE)
     late = IS_WAITING & (Message.expires_at <= now) & (Message.in_doubt == 0) & ~is_set_aside
@@ -117,22 +117,21 @@ def expire(now: datetime, among: Collection[UUID] | None = None) -> int:
 def expire_in_doubt(
     lanes: Collection[str], reason: str, now: datetime, of_paused: bool = False
 ) -> int:
-    """Give up messages in doubt of which no sender will soon know more.
+    """Give up expired messages in doubt of which no sender will soon know more; return how many.
 
-    They have expired, or are cancelled if somebody has done so; return how many. `of_paused` are
-    those of keys that are paused.
+    They become expired, or cancelled if somebody has cancelled them. With `of_paused`, only those
+    of paused keys are given up.
     """
     if not lanes:
         return 0
-    old = (
-        IS_SENDABLE & Message.lane.in_(lanes) & (Message.in_doubt > 0) & (Message.expires_at <= now)
-    )
+    old = IS_SENDABLE & Message.lane.in_(lanes) & (Message.in_doubt > 0)
+    old &= Message.expires_at <= now
     if of_paused:
         old &= Message.key.in_(ApiKey.paused())
     withdrawn = Message.cancelled_by.is_null(False), Status.CANCELLED
     status = Case(None, [withdrawn], Status.EXPIRED)
-    told = {"finished_at": now, "last_error": reason, "last_error_at": now}
-    give_up, due = Message.update(status=status, **told), Message.select(Message.id).where(old)
+    ended = {"finished_at": now, "last_error": reason, "last_error_at": now}
+    give_up, due = Message.update(status=status, **ended), Message.select(Message.id).where(old)
     return sum(map(len, _change_due(give_up, due, old, now)))
 
 
@@ -148,8 +147,8 @@ def block_number(number: str, now: datetime, check_dnc: str = "asked") -> int:
 def _change_due(update: ModelUpdate, due: ModelSelect, still: SQL, now: datetime) -> Iterator[list]:
     """Change all messages that are due, as `Message.change` does; yield what each batch changed.
 
-    In batches: writers wait for one only, and for none if nothing is due. `due` selects the ids;
-    each is changed while it is `still` so. Those that break this are set aside.
+    Other writers wait for one batch at most, and for none if nothing is due. `due` selects the ids;
+    each is changed only if it is `still` so. Those that break this are set aside.
     """
     batch = due.limit(BATCH)
     changed = batch.exists()

@@ -22,17 +22,17 @@ class CarrierWatch:
         sends: Sends,
         rate: Rate | None,
         claim_timeout: int,
-        are_several: bool = False,
+        are_several: bool,
     ):
         self.name, self.sends, self.rate = name, sends, rate
         self.stop, self.clock = sends.stop, sends.clock
         self.are_several = are_several
         self.claim_timeout = claim_timeout
-        self.state = None  # as read last
+        self.state = None  # the CarrierState, as last read
         self.probe = None  # when we claimed to send the one text that goes first after a pause
         self.asked = None  # the future of the question, before that, whether the carrier serves
-        self.serves = False  # it said so
-        self.is_heard = False  # by the last answers: none was silent since one of its own
+        self.serves = False  # whether it said so
+        self.is_heard = False  # whether it gave an answer of its own, and none was silent since
 
     def permission(self, under_way: bool) -> tuple[Permission, float]:
         """Return who may send now, and the seconds until that may change.
@@ -73,8 +73,8 @@ class CarrierWatch:
     def ask(self) -> bool:
         """Ask the carrier, without sending, whether it takes texts again.
 
-        Return True if a text may go first by now: if only that can show more, the carrier is asked
-        once after each pause.
+        Return True if a text may go first now: the carrier is asked once after each pause if only a
+        text can show more.
         """
         self.serves = self.state.serves
         if self.serves:
@@ -87,9 +87,9 @@ class CarrierWatch:
         return False
 
     def answered(self) -> tuple[Permission, float]:
-        """Return who may send, by what the carrier said that was asked whether it serves.
+        """Return who may send, by the carrier's answer to the question whether it serves.
 
-        After a no it is asked again at the end of a longer pause.
+        If it does not, it is asked again at the end of a longer pause.
         """
         if self.stop.is_requested:
             self.asked = None
@@ -111,17 +111,17 @@ class CarrierWatch:
         return Permission.NONE, 0
 
     def end_unused_probe(self) -> None:
-        """Let another text go first, as we have none.
+        """Let another text go first, since we have none.
 
-        If the carrier, asked, serves, its trouble ends: nobody else could end it before a text is
-        to be sent. One that texts began waits for that text.
+        If the carrier, asked, serves, its trouble ends: otherwise it would last until there is a
+        text to be sent. A trouble that texts began waits for that text.
         """
         if self.serves and not self.state.by_texts:
             self.end_pause(self.probe)
         CarrierState.end_probe(self.name, self.probe, self.serves)
 
     def end_pause(self, probe: datetime, **how: Any) -> None:
-        """End the pause after which a probe went, or only that of an outage."""
+        """End the pause after which a probe went, as CarrierState.end_pause does, and log it."""
         if CarrierState.end_pause(self.name, probe, **how):
             log.info("carrier %s takes texts again", self.name)
 
@@ -137,7 +137,7 @@ class CarrierWatch:
     def note_turns(self, sends: list[Send], waiting: list[Send], going: list[Send]) -> None:
         """Note whose turn is next, and which text goes first after a pause.
 
-        `sends` are claimed, in the order of service. What is `waiting` for SEND_RATE is the next.
+        `sends` are claimed, in the order of service. Those `waiting` for SEND_RATE are the next.
         """
         served = [(each, each.message.key_id) for each in sends]
         served += [(each, each.message.key_id - 1) for each in reversed(waiting)]
@@ -147,7 +147,7 @@ class CarrierWatch:
             CarrierState.note_turns(self.name, turns, probed)
 
     def note(self, answers: list[Answer]) -> None:
-        """Let all schedulers know what these answers tell of the carrier itself."""
+        """Store, for all schedulers, what these answers tell of the carrier itself."""
         self.is_heard = False
         for send, error, _ in answers:
             if not isinstance(error, NotSent):
@@ -158,8 +158,8 @@ class CarrierWatch:
     def note_answer(self, send: Send, error: CarrierError | None) -> None:
         """Note what one answer tells of the carrier.
 
-        Only a text can show that it went neither too fast nor to a refused account: a question
-        about a doubt that is answered ends no more than an outage, and none that texts began.
+        Only a text can show that texts go neither too fast nor to a refused account. An answer to a
+        question about a doubt ends an outage at most, and none that texts began.
         """
         if error:
             self.is_heard &= not error.silent

@@ -10,7 +10,7 @@ from sending.inbound import ReplyRules
 from web.requests import read_body
 
 USUAL = {"twilio": ("POST",), "vonage": ("GET", "POST")}
-"""The names under which carriers call back that have none of their own, and how."""
+"""The names under which carriers without one of their own call back, and the methods."""
 
 REFUSAL = "This is signed by no carrier that is set up here with this address below PUBLIC_URL."
 

@@ -17,7 +17,7 @@ OWN_WORDS = {
     NotFound.description: "There is nothing at this address.",
     MethodNotAllowed.description: "This address does not take this method: see the Allow header.",
 }
-"""Ours in place of Werkzeug's."""
+"""Our words in place of Werkzeug's descriptions."""
 
 NOT_HERE = (
     "Messages cannot be read here. Use webhook events, the desk or `flask messages show ID` to see "

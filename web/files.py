@@ -11,7 +11,7 @@ from werkzeug.http import generate_etag
 
 
 class File(NamedTuple):
-    """A file's content, plain and compressed, its type, and what tells its versions apart."""
+    """A file's content, plain and compressed, its type and its ETag."""
 
     plain: bytes
     compressed: bytes

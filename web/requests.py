@@ -55,7 +55,7 @@ def _too_large():
 
 
 def register(app: Flask) -> None:
-    """Give each request an id and a host that parses, and its connection back to the pool."""
+    """Give each request an id and a valid host; return its connection to the pool afterwards."""
     app.wsgi_app = with_parsable_address(app.wsgi_app)
     app.before_request(begin_request)
     app.after_request(add_headers)
@@ -63,10 +63,10 @@ def register(app: Flask) -> None:
 
 
 def with_parsable_address(serve: Callable) -> Callable:
-    """Return a WSGI application in which every host is a name: of others no address can be made.
+    """Wrap a WSGI application so that every host can be part of an address.
 
-    The request is refused all the same, but the page that says so needs addresses. Bytes of a query
-    that are no ASCII are quoted: Werkzeug raises UnicodeDecodeError where they are no UTF-8.
+    A request with another host is refused, but the page that says so needs addresses. Non-ASCII
+    bytes of a query are quoted, because Werkzeug raises UnicodeDecodeError if they are not UTF-8.
     """
 
     def serve_request(environ, start_response):
@@ -74,7 +74,7 @@ def with_parsable_address(serve: Callable) -> Callable:
             get_host(environ).partition(":")[0].encode("idna")
         except UnicodeError:
             problem = BadRequest("Host: must be the name of a host")
-            environ |= {"HTTP_HOST": "invalid", REFUSED: problem}  # RFC 6761: nobody's name
+            environ |= {"HTTP_HOST": "invalid", REFUSED: problem}  # nobody is called so (RFC 6761)
         if not environ.get("QUERY_STRING", "").isascii():
             query = environ["QUERY_STRING"].encode("latin-1")
             environ["QUERY_STRING"] = quote(query, safe=bytes(range(128)))
@@ -91,7 +91,7 @@ def begin_request() -> None:
 
 
 def add_headers(response: Response) -> Response:
-    """Add the request's id to its answer, and what browsers and proxies must know of any."""
+    """Add the request's id to its answer, and the headers that all answers have."""
     response.headers["X-Request-Id"] = g.request_id
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers.setdefault("Cache-Control", "no-store")

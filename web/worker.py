@@ -46,7 +46,7 @@ REFUSALS = {
         "No transfer coding but chunked is understood.",
     ),
 }
-"""What the application answers to gunicorn's errors; to all others of a client, 400."""
+"""What the application answers to gunicorn's errors; to any other error of a client, 400."""
 
 
 class Deadline:
@@ -76,7 +76,7 @@ class Deadline:
 
 
 class Server(StreamServer):
-    """Accept more connections in a turn of the loop, the more are open.
+    """Accept more connections in a turn of the loop the more are open.
 
     gunicorn accepts one, so that a worker with few connections, whose turns are short, gets more
     of the new ones. But in a turn every open connection may have a request answered: beside

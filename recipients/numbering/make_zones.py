@@ -94,13 +94,13 @@ def named(country: str, name: str) -> set[str]:
 
 @cache
 def clock(name: str) -> tuple:
-    """Return what a zone's clocks show over five years; zones that agree are one to us."""
+    """Return what a zone's clocks show over five years; zones that agree count as one."""
     locals_ = [at.astimezone(ZoneInfo(name)) for at in WEEKS]
     return tuple((local.utcoffset(), local.dst()) for local in locals_)
 
 
 def inhabited(people: Counter, one_in: int = 100) -> set[str]:
-    """Return the zones of at least one in so many of these people."""
+    """Return the zones of at least one in `one_in` of these people."""
     return {zone for zone, number in people.items() if one_in * number >= people.total()}
 
 
@@ -148,7 +148,7 @@ def towns(cities: list[dict]) -> list[dict]:
 
 
 def zones_of(cities: list[dict], one_in: int = 100) -> set[str]:
-    """Return the zones of at least one in so many of the people of some places."""
+    """Return the zones of at least one in `one_in` of the people of some places."""
     people = Counter()
     for city in {city["geonameid"]: city for city in cities}.values():
         people[city["zone"]] += city["population"]

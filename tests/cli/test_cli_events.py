@@ -171,7 +171,7 @@ def test_events_of_a_revoked_key_are_listed_and_retried_by_its_name(run, app_key
     (listed,) = json.loads(run("events", "list", "--key", "app", "--json"))
     assert listed["webhook_id"] == event.webhook_id
     assert run("events", "retry", "--key", "app") == "1 event to be sent again\n"
-    assert Event.standings()[app_key.id].waiting == 1
+    assert Event.backlogs()[app_key.id].waiting == 1
 
 
 def test_stats_and_metrics_count_events_by_key(run, flask, app_key, settings):

@@ -49,7 +49,7 @@ def test_the_answer_of_an_old_address_says_nothing_of_the_new_one(
     with under_way(receiver):
         run("keys", "events", "app", other.url)
     assert EventAddress.get().off is None
-    assert Event.standings().get(app_key.id, (0, 0))[:2] == (int(tells_the_new_one), 0)
+    assert Event.backlogs().get(app_key.id, (0, 0))[:2] == (int(tells_the_new_one), 0)
     problems = health.read(TUESDAY_NOON + 2 * HOUR).problems()
     assert not any(problem.startswith("webhooks") for problem in problems)
     at(TUESDAY_NOON + MINUTE)
@@ -102,7 +102,7 @@ def test_what_is_under_way_while_the_address_is_switched_off_is_given_up_unless_
     cancelled()
     with under_way(receiver):
         run("keys", "events", "app", "--off")
-    assert Event.standings().get(app_key.id, (0, 0))[:2] == (0, left)
+    assert Event.backlogs().get(app_key.id, (0, 0))[:2] == (0, left)
     assert "by an operator" in run("keys", "events", "app")
     receiver.answer = Answer(204)
     run("keys", "events", "app", receiver.url)
@@ -143,7 +143,7 @@ def test_off_on_and_410_twice(app_key, receiver, run, deliver, caplog):
         deliver()
         assert EventAddress.get().off == GONE
         assert caplog.messages[-1].endswith("HTTP 410: the address is switched off")
-        assert Event.standings()[app_key.id] == (0, times, None)
+        assert Event.backlogs()[app_key.id] == (0, times, None)
         receiver.answer = Answer(204)
         run("keys", "events", "app", receiver.url)
         cancelled()

@@ -290,7 +290,7 @@ def test_switching_off_stops_what_is_in_hand(app_key, receiver, delivering):
     seen = len(receiver.requests)
     time.sleep(0.5)
     assert len(receiver.requests) == seen < 50
-    assert Event.standings()[app_key.id].waiting == 0
+    assert Event.backlogs()[app_key.id].waiting == 0
 
 
 @on_both

@@ -301,12 +301,12 @@ def test_switching_off_gives_up_what_waits_and_a_new_address_brings_nothing_back
     decide_on(store()).cancel("shell", TUESDAY_NOON)
     EventAddress.switch_off(app_key.id, "by an operator", TUESDAY_NOON)
     EventAddress.set(app_key, URL, TUESDAY_NOON)
-    assert Event.standings()[app_key.id][:2] == (0, 1)
+    assert Event.backlogs()[app_key.id][:2] == (0, 1)
     (event,) = Event.select()
     assert Event.retry(app_key, LATER) == 1
     (again,) = Event.select()
     assert (again.webhook_id, again.tries) == (event.webhook_id, 0)
-    assert Event.standings()[app_key.id] == (1, 0, TUESDAY_NOON)
+    assert Event.backlogs()[app_key.id] == (1, 0, TUESDAY_NOON)
 
 
 def test_what_was_written_while_the_address_was_switched_off_is_given_up_by_a_pass(app_key):
@@ -314,7 +314,7 @@ def test_what_was_written_while_the_address_was_switched_off_is_given_up_by_a_pa
     EventAddress.update(off="by an operator").execute()
     assert Event.give_up(LATER) == 1
     assert Event.retry(None, LATER) == 0
-    assert Event.standings()[app_key.id][:2] == (0, 1)
+    assert Event.backlogs()[app_key.id][:2] == (0, 1)
 
 
 # Claims
@@ -360,5 +360,5 @@ def test_keys_that_had_one_name_after_another_stand_together(app_key):
         decide_on(store(key=key)).cancel("shell", LATER)
     EventAddress.switch_off(shop.id, "by an operator", LATER)
     told = {app_key.id: (2, 0, TUESDAY_NOON), heir.id: (1, 0, LATER), shop.id: (0, 1, None)}
-    assert Event.standings() == told
+    assert Event.backlogs() == told
     assert Event.by_name() == {"app": (3, 0, TUESDAY_NOON), "shop": (0, 1, None)}

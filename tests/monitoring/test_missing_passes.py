@@ -167,7 +167,7 @@ def test_new_tables_say_when_a_pass_was_to_be_expected(empty_database_url):
     database.connect(empty_database_url)
     before = clock.now()
     database.upgrade()
-    assert before - SECOND <= passes.standing().expected_since <= clock.now() + SECOND
+    assert before - SECOND <= passes.pass_times().expected_since <= clock.now() + SECOND
     database.disconnect()
 
 

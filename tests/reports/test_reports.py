@@ -23,7 +23,7 @@ ASKED_OFTEN = {
     "retrying": reports.retrying,
     "last sent": reports.last_sent_at,
     "the commonest error": lambda: reports.commonest_error(OLD),
-    "why most ended badly": lambda: reports.bad_end(TUESDAY_NOON),
+    "why most ended badly": lambda: reports.failure_spike(TUESDAY_NOON),
     "await approval": reports.awaiting_approval,
     "await a carrier": reports.awaiting_carrier,
     "oldest due": lambda: reports.oldest_due(TUESDAY_NOON),

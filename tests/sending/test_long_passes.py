@@ -132,10 +132,10 @@ def test_after_an_outage_the_living_have_the_time_to_beat_before_they_are_taken_
     one.pulse.beat()
     at(TUESDAY_NOON + HOUR)
     assert one.take_over() == 0
-    assert one.watches, "it may be dead"
+    assert one.suspects_death, "it may be dead"
     assert Heartbeat.beat(SENDER, TUESDAY_NOON + HOUR)
     assert one.take_over() == 0
-    assert not one.watches
+    assert not one.suspects_death
     assert has_ended(living, Status.SENDING)
 
 

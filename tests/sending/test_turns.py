@@ -308,8 +308,8 @@ def test_what_testers_send_is_no_problem_of_the_service(run_pass, carrier, teste
     store(key=tester, to=TEMPORARY)
     run_pass(TUESDAY_NOON)
     state = health.read(TUESDAY_NOON + timedelta(hours=2))
-    assert (state.oldest_due, state.bad_end, state.last_sent_at) == (None, None, None)
-    assert reports.bad_end(TUESDAY_NOON) is None
+    assert (state.oldest_due, state.failure_spike, state.last_sent_at) == (None, None, None)
+    assert reports.failure_spike(TUESDAY_NOON) is None
     assert state.commonest_error is None
 
 

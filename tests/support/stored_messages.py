@@ -11,7 +11,7 @@ import acceptance
 import reports
 from acceptance import NewMessage, Request
 from access.keys import ApiKey, rules_of
-from access.rules import end
+from access.rules import end_of
 from carriers.alphabets import count_parts
 from carriers.lanes import Lane, Routes, new_lane
 from carriers.ways import Way
@@ -163,7 +163,7 @@ def _row(now, columns):
 def _expires_at(message):
     """When it is too late to send a message, by its key's rule or the default of EXPIRE_AFTER."""
     own = rules_of({message.key_id})[message.key_id]
-    return end(message.first_send_at, message.lasts(own, 3 * DAY))
+    return end_of(message.first_send_at, message.lifetime(own, 3 * DAY))
 
 
 def held(status, **columns):
