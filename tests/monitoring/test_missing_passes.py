@@ -1,6 +1,5 @@
 """No scheduler makes a pass: told at once, whether something is due or not, and not too soon."""
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -74,16 +73,12 @@ def minutes(*numbers):
         ([0, 1, 2, 3, 4, 5], 3),
         ([0, 10], 30),
         ([0, 10, 20, 30, 40, 50, 60], 30),
-        ([0, 10, 12, 13, 20, 30], 30),  # two by hand
-        ([0, 10, 20, 30, 40, 40.2, 40.3, 40.4], 30),
-        ([0, 10, 20, 200, 210], 30),  # an outage
-        ([0, 10, 20, 30, 40, 400], 30),
-        ([0, 1, 2, 3, 4, 400], 3),
-        ([0, 1, 10, 11, 20, 21], 27),  # two machines
+        ([0, 10, 20, 32], 36),
+        ([0, 10, 20, 23], 9),
         ([0, 0.1, 0.2, 0.3, 0.4], 2),
     ],
 )
-def test_passes_of_cron_may_be_three_times_as_far_apart_as_usual(
+def test_passes_of_cron_may_be_three_times_as_far_apart_as_the_last_two(
     problems, make_passes, begun, allowed
 ):
     make_passes(*minutes(*begun))
@@ -105,11 +100,13 @@ def test_a_scheduler_says_itself_how_far_its_passes_are_apart(
 
 
 @pytest.mark.slow
-def test_a_pass_by_hand_after_an_outage_is_not_taken_for_the_usual_distance(problems, make_passes):
-    make_passes(*[TUESDAY_NOON + n * 5 * SECOND for n in range(5)], every=5)
-    make_passes(TUESDAY_NOON + 12 * HOUR)
-    make_passes(TUESDAY_NOON + 12 * HOUR + MINUTE)
-    assert problems(TUESDAY_NOON + 12 * HOUR + 5 * MINUTE)[0].startswith(NO_PASS)
+@pytest.mark.parametrize(("every", "allowed"), [(5, 2 * MINUTE), (600, 30 * MINUTE)])
+def test_how_long_such_a_scheduler_was_away_is_no_distance(problems, make_passes, every, allowed):
+    make_passes(TUESDAY_NOON, TUESDAY_NOON + 10 * MINUTE, every=every)
+    by_hand = TUESDAY_NOON + 12 * HOUR
+    make_passes(by_hand)
+    assert problems(by_hand + allowed) == []
+    assert problems(by_hand + allowed + SECOND) == [last(by_hand)]
 
 
 def test_a_long_pass_is_alive_and_its_length_is_no_distance(problems, make_passes):
@@ -128,14 +125,6 @@ def test_passes_of_cron_that_last_are_as_far_apart_as_they_begin(problems, make_
     assert problems(TUESDAY_NOON + 60 * MINUTE)[0].startswith(NO_PASS)
 
 
-def test_a_pass_by_hand_is_as_far_from_a_long_one_as_from_its_end(problems, make_passes):
-    make_passes(TUESDAY_NOON, every=5)
-    CarrierState.record_pass(TUESDAY_NOON + 3 * HOUR, {"fake": []})
-    make_passes(TUESDAY_NOON + 3 * HOUR + MINUTE)
-    assert problems(TUESDAY_NOON + 3 * HOUR + 4 * MINUTE) == []
-    assert problems(TUESDAY_NOON + 3 * HOUR + 5 * MINUTE)[0].startswith(NO_PASS)
-
-
 def test_of_several_schedulers_one_is_enough(problems, make_passes, carrier):
     make_passes(TUESDAY_NOON, every=5, carrier=None)
     make_passes(TUESDAY_NOON + 2 * MINUTE, every=5)
@@ -149,7 +138,6 @@ def test_a_clock_that_is_set_back_is_no_reason_to_wait_longer(problems, make_pas
     make_passes(*minutes(-57, -56, -55))
     assert problems(TUESDAY_NOON - 52 * MINUTE) == []
     assert problems(TUESDAY_NOON - 51 * MINUTE)[0].startswith(NO_PASS)
-    assert json.loads(Passes.get().distances) == [60] * 5
 
 
 def test_a_scheduler_that_never_ran_is_told_two_minutes_after_the_tables_were_made(
