@@ -8,36 +8,28 @@ from hypothesis import strategies as st
 
 from access.do_not_call import DoNotCall
 from answers import refusal
-from app import create_app
 from carriers.ways import Way
 from database import clock
 from models import Message, Status
 from samples import NEW_YORK, TUESDAY_NOON
 from sending import receipts
 from sending.receipts import EarlyReceipt
-from signed_callbacks import FORM, SECRET, TOKEN, TWILIO, VONAGE, of_twilio, of_vonage
+from signed_callbacks import (
+    FORM,
+    PUBLIC_URL,
+    SECRET,
+    TOKEN,
+    TWILIO,
+    VONAGE,
+    call_twilio,
+    of_twilio,
+    of_vonage,
+)
 from stored_messages import again, held, store, store_many
 
-PUBLIC_URL = "https://sms.example.com/staging"
 SID, MESSAGE_ID = "SM" + "1" * 32, "0A0000000123ABCD1"
 TWILIOS = ["/carriers/twilio/status", "/carriers/twilio/inbound"]
 VONAGES = ["/carriers/vonage/status", "/carriers/vonage/inbound"]
-
-
-@pytest.fixture
-def open_client(settings):
-    """A client of the application for a carrier: `open_client(TWILIO, check_dnc="always")`."""
-
-    def make(carrier_url, public_url=PUBLIC_URL, **changes):
-        changed = settings._replace(carrier_url=carrier_url, public_url=public_url, **changes)
-        return create_app(changed).test_client()
-
-    return make
-
-
-def call_twilio(client, path, fields, url=None, token=TOKEN, **changes):
-    signed = of_twilio(url or f"{PUBLIC_URL}{path}", fields, token) | changes
-    return client.open(path, **signed)
 
 
 def status(client, **fields):
