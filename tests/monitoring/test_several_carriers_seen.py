@@ -1,4 +1,4 @@
-"""What people and programs see of several carriers; which texts are refused; callbacks by name."""
+"""What people and programs see of several carriers; callbacks by name."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -6,9 +6,7 @@ from threading import current_thread, main_thread
 
 import pytest
 
-from access.keys import ApiKey, Role
 from app import create_app
-from carrier_servers import TwilioServer
 from carriers.ways import Way
 from database import clock, db
 from databases import on_both
@@ -17,7 +15,7 @@ from monitoring.health import read
 from monitoring.notices import Notices
 from own_threads import begin
 from running import wait_until
-from samples import LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
+from samples import MINUTE, NEW_YORK, TUESDAY_NOON
 from sending.carrier_state import CarrierState
 from several_carriers import (
     ACCOUNT,
@@ -169,45 +167,6 @@ def statuses_of():
     return {message.status for message in Message.select()}
 
 
-# Which texts are refused
-
-
-FRANCE = "+33123456789"
-
-
-@pytest.mark.parametrize(
-    ("carrier_url", "to", "status"),
-    [
-        *((BOTH, NEW_YORK, 201), (BOTH, LONDON, 201), (BOTH, FRANCE, 403)),
-        *(("console:#keys=app", NEW_YORK, 201), ("console:#keys=shop", NEW_YORK, 403)),
-        ("console:#keys=shop,app&countries=US", NEW_YORK, 201),
-        ("console:#keys=shop&countries=US", NEW_YORK, 403),
-        ("console:#keys=app&countries=GB", NEW_YORK, 403),
-    ],
-)
-def test_a_text_that_no_carrier_may_be_used_for_is_refused(
-    settings, key, at, carrier_url, to, status
-):
-    at(TUESDAY_NOON)
-    answer = ask(settings._replace(carrier_url=carrier_url), key, to)
-    assert answer.status_code == status
-    assert Message.select().count() == (status == 201)
-    if carrier_url == BOTH and status == 403:
-        assert "no carrier for this country" in answer.json["message"]
-
-
-def test_a_testers_text_goes_to_the_simulator_whatever_its_country(settings, at):
-    at(TUESDAY_NOON)
-    tester = ApiKey.issue("tester", None, TUESDAY_NOON, role=Role.TESTER)
-    assert ask(settings._replace(carrier_url=BOTH), tester, FRANCE).status_code == 201
-
-
-def ask(settings, key, to):
-    body = {"to": to, "message": "Hello"}
-    client = create_app(settings).test_client()
-    return client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
-
-
 # Callbacks
 
 
@@ -231,37 +190,3 @@ def test_a_name_that_is_not_configured_is_not_found_and_the_usual_ones_are_refus
     assert call(app, "asia", "token").status_code == 404
     assert call(app, "twilio", "token").status_code == 403
     assert app.test_client().get("/carriers/us/status").status_code == 405
-
-
-# carriers check
-
-
-NOWHERE = "webhook+http://127.0.0.1:9/"
-REFUSED = "twilio://AC1:t@+15005550006?base_url=http://127.0.0.1:9"
-
-
-@pytest.mark.parametrize(
-    ("url", "options", "status", "lines"),
-    [
-        ("TWILIO#name=a TWILIO#name=b", (), 0, 2),
-        ("TWILIO#name=a TWILIO#name=b", ("--carrier", "b"), 0, 1),
-        ("TWILIO#name=a&was=c TWILIO#name=b", ("--carrier", "c"), 0, 1),
-        (f"TWILIO {NOWHERE}", (), 0, 2),
-        (f"{NOWHERE} TWILIO", ("--carrier", "webhook"), 2, 1),
-        (f"{NOWHERE}#name=a {NOWHERE}#name=b", (), 2, 2),
-        (f"TWILIO {REFUSED}#name=down", (), 1, 2),
-        ("TWILIO simulator:", ("--carrier", "other"), 1, 1),
-        ("TWILIO simulator:", ("--to", NEW_YORK), 1, 1),
-        ("TWILIO simulator:", ("--to", NEW_YORK, "--carrier", "simulator"), 0, 1),
-    ],
-)
-def test_each_carrier_is_asked_with_a_line_each(settings, url, options, status, lines):
-    server = TwilioServer()
-    try:
-        url = url.replace("TWILIO", server.url)
-        runner = create_app(settings._replace(carrier_url=url)).test_cli_runner()
-        result = runner.invoke(args=["carriers", "check", *options])
-    finally:
-        server.close()
-    assert result.exit_code == status, result.output
-    assert len(result.output.splitlines()) == lines, result.output
