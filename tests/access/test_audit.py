@@ -130,6 +130,22 @@ def test_what_is_done_at_the_desk_is_told_with_the_key(desk, told):
 
 
 @on_sqlite
+def test_what_is_undone_is_told_with_what_it_was(told):
+    message, now = store(manual_mode=True, approved=False), TUESDAY_NOON
+    assert decide_on(message).decide(True, "ann", now)
+    assert decide_on(message).undo_approval("ann", now)
+    assert decide_on(message).decide(False, "ann", now)
+    assert decide_on(message).undo_cancel("ann", now)
+    assert decide_on(message).cancel("ann", now)
+    assert decide_on(message).undo_cancel("ann", now)
+    assert told() == [
+        f"anna (shell) message {words}"
+        for each in ("approved", "refused", "cancelled")
+        for words in (f"{each} {message.id} -", f"undone {message.id} message {each}")
+    ]
+
+
+@on_sqlite
 def test_keys_of_one_name_and_a_user_of_that_name_are_told_apart(desk, told, monkeypatch):
     monkeypatch.setenv("FLASK_ACTOR", "Olga")
     first = ApiKey.named("Olga")
