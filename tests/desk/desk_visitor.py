@@ -4,16 +4,10 @@ import re
 import uuid
 from html.parser import HTMLParser
 
-import pytest
-
 from access.keys import ApiKey, Role
-from databases import POSTGRES, SQLITE
 from samples import MINUTE, TUESDAY_NOON
 from sending.replies import Reply
 from stored_messages import key_named, store
-
-on_both = pytest.mark.parametrize("kind", [SQLITE, POSTGRES])
-"""For tests whose SQL, order or locks matter; the others run on SQLite."""
 
 PAGES = ("/desk/", "/desk/replies", "/desk/messages", "/desk/do-not-call", "/desk/keys")
 

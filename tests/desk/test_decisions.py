@@ -6,7 +6,8 @@ import pytest
 
 from access.audit import Audit
 from access.keys import ApiKey, Role
-from desk_visitor import Page, ask, ask_many, on_both, signed_in
+from databases import on_both
+from desk_visitor import Page, ask, ask_many, signed_in
 from faulty_database import FaultyDatabase
 from models import Message, Status
 from own_threads import at_once

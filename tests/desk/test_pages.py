@@ -6,17 +6,8 @@ import pytest
 
 import models
 from app import create_app
-from desk_visitor import (
-    PAGES,
-    Visitor,
-    ask,
-    ask_many,
-    copy_of,
-    guarded,
-    next_page,
-    on_both,
-    walk,
-)
+from databases import on_both
+from desk_visitor import PAGES, Visitor, ask, ask_many, copy_of, guarded, next_page, walk
 from models import Message, Status
 from samples import HOUR, NEW_YORK, TUESDAY_NOON
 from stored_messages import store

@@ -6,8 +6,9 @@ from access.do_not_call import DoNotCall, LastReply
 from access.keys import ApiKey, Role
 from carriers import Reply as Said
 from carriers.ways import Way
+from databases import on_both
 from desk import lists
-from desk_visitor import following, next_page, on_both, reply, rows
+from desk_visitor import following, next_page, reply, rows
 from models import Message, Status
 from samples import HOUR, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import inbound, inbox

@@ -8,9 +8,11 @@ import pytest
 
 from access.keys import ApiKey, Role
 from access.sign_ins import SignIn
+from answers import refusal, sender
 from app import create_app
-from desk_visitor import PAGES, Visitor, ask, copy_of, is_out, issue, on_both
-from samples import DAY, HOUR, MILLISECOND, NEW_YORK, TUESDAY_NOON
+from databases import on_both
+from desk_visitor import PAGES, Visitor, ask, copy_of, is_out, issue
+from samples import DAY, HOUR, MILLISECOND, TUESDAY_NOON
 
 # Who
 
@@ -31,9 +33,7 @@ def test_an_approver_and_an_operator_sign_in_and_send_nothing(app, role):
     assert visitor.sign_in(secret).status_code == 303
     assert "Waiting for approval" in visitor.page.text
     assert f"Signed in as Ann, {role}" in visitor.page.text
-    body, headers = {"to": NEW_YORK, "message": "Hello"}, {"X-Api-Key": secret}
-    response = app.test_client().post("/v1/text-messages", json=body, headers=headers)
-    assert response.status_code == 403
+    refusal(sender(app.test_client(), secret)(), 403)
 
 
 @pytest.mark.parametrize("role", [Role.SENDER, Role.TESTER])

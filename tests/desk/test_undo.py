@@ -8,7 +8,8 @@ from access.audit import Action, Audit
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from access.limits import parse_recipient_limit
-from desk_visitor import ask, on_both, signed_in
+from databases import on_both
+from desk_visitor import ask, signed_in
 from events.outbox import Event, EventAddress
 from models import Message, Status
 from own_threads import at_once

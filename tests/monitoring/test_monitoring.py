@@ -16,7 +16,7 @@ import yaml
 import database
 from access.keys import ApiKey, Role
 from access.limits import parse, parse_recipient_limit
-from answers import problems, refusal
+from answers import problems, refusal, sender
 from app import create_app
 from carriers import Carrier, CarrierError
 from database import clock
@@ -27,7 +27,6 @@ from monitoring.abuse import Abuse
 from running import ROOT
 from samples import HOUR, MINUTE, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import sender
 from sending.carrier_state import CarrierState
 from settings import VERSION
 from stored_messages import again, decide_on, held, key_named, store, store_history
@@ -115,7 +114,7 @@ class Failing(Carrier):
 @pytest.fixture
 def run_pass(settings, at, monkeypatch):
     """Run a pass with a carrier at an instant: `run_pass(carrier, TUESDAY_NOON)`."""
-    monkeypatch.setattr(sender, "LONGEST_WAIT", 0)  # the clock stands still
+    monkeypatch.setattr("sending.sender.LONGEST_WAIT", 0)  # the clock stands still
 
     def make(carrier, now):
         at(now)
@@ -580,8 +579,7 @@ def test_the_metrics_count_refusals_by_key_and_reason(settings, database_url):
     other = ApiKey.issue("other", None, clock.now())
     numbers = [(secret, NEW_YORK)] * 3 + [(other, NEW_YORK)] * 2 + [(secret, "+19002345678")]
     for key, to in numbers:
-        body = {"to": to, "message": "Hello"}
-        app.test_client().post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
+        sender(app.test_client(), key)(to=to)
     text = metrics_of(app)
     assert f'text_messages_refused_total{{key="{name}",reason="key_limit"}} 2.0' in text
     assert f'text_messages_refused_total{{key="{name}",reason="premium_rate"}} 1.0' in text
