@@ -91,6 +91,26 @@ def test_the_end_of_a_key_is_moved(session, run, at):
     assert ApiKey.authenticate(secret, clock.now() + HOUR) is None
 
 
+def test_a_key_is_paused_and_resumed(session, run, at):
+    at(TUESDAY_NOON)
+    run("keys", "create", "app")
+    session("""
+        $ flask keys pause app
+        app: paused
+        $ flask keys pause app
+        app: was paused before
+    """)
+    (key,) = json.loads(run("keys", "list", "--json"))
+    assert key["paused_at"] == "2026-03-03T17:00:00.000Z"
+    session("""
+        $ flask keys resume app
+        app: resumed
+        $ flask keys resume app
+        app: was not paused
+    """)
+    assert [row.what for row in Audit.select()] == ["key created", "key paused", "key resumed"]
+
+
 def test_a_revoked_key_is_not_extended(refused, run):
     run("keys", "create", "app", "--expires", "never")
     run("keys", "revoke", "app")
