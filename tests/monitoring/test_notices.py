@@ -22,7 +22,7 @@ from models import Message, Status
 from monitoring import notices
 from monitoring.notices import Notice, Notices
 from people import People
-from samples import DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
+from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import inbound, replies
 from sending.carrier_state import CarrierState
 from stored_messages import decide_on, key_named, store
@@ -91,30 +91,20 @@ def test_of_many_keys_ten_are_named(look):
     assert "key 10" not in told
 
 
-def test_what_waits_is_told_once_and_again_only_when_something_new_waits(look):
+def test_what_waits_is_told_again_only_when_something_new_waits_and_after_a_quarter(look):
     awaiting()
     assert len(look(TUESDAY_NOON)) == 1
     assert look(LATER) == []
     awaiting(now=LATER)
     (told,) = look(LATER)
     assert told.startswith("2 texts wait")
+    awaiting(now=LATER + MINUTE)
+    assert look(LATER + 15 * MINUTE - MILLISECOND) == []
+    assert len(look(LATER + 15 * MINUTE)) == 1
     assert look(LATER + HOUR) == []
-
-
-def test_within_fifteen_minutes_something_new_is_not_told_and_is_then(look):
-    awaiting()
-    assert len(look(TUESDAY_NOON)) == 1
-    awaiting(now=TUESDAY_NOON + MINUTE)
-    assert look(LATER - timedelta(milliseconds=1)) == []
-    assert len(look(LATER)) == 1
-
-
-def test_what_is_new_and_was_decided_before_its_time_is_not_told(look):
-    awaiting()
-    look(TUESDAY_NOON)
-    new = awaiting(now=TUESDAY_NOON + MINUTE)
-    decide_on(new).decide(False, "shell", TUESDAY_NOON + 2 * MINUTE)
-    assert look(LATER) == []
+    decided = awaiting(now=LATER + HOUR)
+    decide_on(decided).decide(False, "shell", LATER + HOUR)
+    assert look(LATER + 2 * HOUR) == []
 
 
 def test_a_text_that_was_stored_late_is_new(look):
@@ -441,31 +431,20 @@ def hear(text, now, number=NEW_YORK):
 
 
 def test_people_are_told_how_many_replies_wait_and_how_many_may_be_a_no(look):
+    hear("STOP", TUESDAY_NOON, LONDON)
+    assert look(TUESDAY_NOON) == [], "it joined the list, and waits for nobody"
     for text in ("Yes", "stpo", "don't stop"):
         hear(text, TUESDAY_NOON)
-    hear("STOP", TUESDAY_NOON, LONDON)  # waits for nobody
     desk = {"public_url": "https://texts.example.com/staging", "secret_key": "x" * 8}
     assert look(TUESDAY_NOON, **desk) == [
         "3 replies wait to be read; 2 may be opting out. "
         "https://texts.example.com/staging/desk/replies"
     ]
-
-
-def test_people_are_told_of_replies_again_only_if_a_new_one_waits_and_not_too_often(look):
-    hear("STOP", TUESDAY_NOON, LONDON)
-    assert look(TUESDAY_NOON) == [], "it joined the list"
-    hear("Yes", TUESDAY_NOON)
-    assert look(TUESDAY_NOON) == ["1 reply waits to be read."]
     assert look(LATER) == []
-    hear("No", LATER)
-    assert look(LATER) == ["2 replies wait to be read."]
-    hear("Ok", LATER + MINUTE)
-    assert look(LATER + 14 * MINUTE) == []
-    stored = replies.Reply.select()
-    replies.Reply.mark_read([each.id for each in stored], "Ann", LATER)
-    assert look(LATER + HOUR) == []
-    hear("Well", LATER + HOUR)
-    assert look(LATER + HOUR) == ["1 reply waits to be read."]
+    replies.Reply.mark_read([each.id for each in replies.Reply.select()], "Ann", LATER)
+    assert look(LATER) == []
+    hear("Well", LATER)
+    assert look(LATER) == ["1 reply waits to be read."]
 
 
 # A day's limit that is used up in the day's last minute
