@@ -28,9 +28,8 @@ SECRET = "not so secret, but long enough"
 
 
 @pytest.fixture(autouse=True)
-def anna(monkeypatch, at):
-    """The user of the shell, at noon."""
-    at(TUESDAY_NOON)
+def anna(monkeypatch):
+    """The user of the shell."""
     monkeypatch.setenv("USER", "anna")
     monkeypatch.delenv("FLASK_ACTOR", raising=False)
 

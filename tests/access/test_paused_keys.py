@@ -21,8 +21,7 @@ def shop(client):
     return send
 
 
-def test_its_requests_are_refused_until_it_is_resumed(shop, at):
-    at(TUESDAY_NOON)
+def test_its_requests_are_refused_until_it_is_resumed(shop):
     assert shop.key.pause(clock.now())
     response = shop()
     refusal(response, 403)

@@ -13,7 +13,7 @@ from databases import on_both, on_sqlite
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 from sending import receipts
 
-pytestmark = on_both
+pytestmark = [on_both, pytest.mark.usefixtures("noon")]
 
 PARIS = "+33142685300"
 
@@ -38,8 +38,7 @@ def on_the_list():
     return {row.number for row in DoNotCall.select()}
 
 
-def test_a_listed_number_that_is_valid_no_more_is_checked_and_removed(session, at):
-    at(TUESDAY_NOON)
+def test_a_listed_number_that_is_valid_no_more_is_checked_and_removed(session):
     DoNotCall.add(["+22501234567"], TUESDAY_NOON, "reply")
     session("""
         $ flask dnc check +22501234567
@@ -51,8 +50,7 @@ def test_a_listed_number_that_is_valid_no_more_is_checked_and_removed(session, a
     assert [each.what for each in DoNotCallHistory.of("+22501234567")] == ["joined", "left"]
 
 
-def test_numbers_are_added_checked_and_removed(session, at):
-    at(TUESDAY_NOON)
+def test_numbers_are_added_checked_and_removed(session):
     session("""
         $ flask dnc add +12125550123 +442083661177 +12125550123
         2 added, 0 listed before
@@ -80,8 +78,7 @@ def test_numbers_are_added_checked_and_removed(session, at):
     assert on_the_list() == {LONDON, PARIS}
 
 
-def test_national_numbers_are_read_with_a_region(session, refused, at):
-    at(TUESDAY_NOON)
+def test_national_numbers_are_read_with_a_region(session, refused):
     session("""
         $ flask dnc add --region us "(212) 555-0123"
         1 added, 0 listed before

@@ -16,6 +16,8 @@ from models import FINISHED, Message, Status, new_id
 from samples import DAY, HOUR, LONDON, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
 from stored_messages import again, held, key_named, store, store_many
 
+pytestmark = pytest.mark.usefixtures("noon")
+
 MONDAY_OPENING = datetime(2026, 3, 2, 14, tzinfo=UTC)  # 9 AM in New York
 OLD = TUESDAY_NOON - 31 * DAY
 NOON = "2026-03-03T17:00:00.000Z"
@@ -24,9 +26,8 @@ UNKNOWN = str(new_id(TUESDAY_NOON))
 
 
 @pytest.fixture
-def messages(flask, at):
-    """Run `flask messages …` at noon: `messages("approve", message.id)`."""
-    at(TUESDAY_NOON)
+def messages(flask):
+    """Run `flask messages …`: `messages("approve", message.id)`."""
     return lambda *words: flask("messages", *map(str, words))
 
 
@@ -275,8 +276,7 @@ def test_what_is_no_id_is_refused_and_nothing_is_done(messages, command, bad):
     assert again(message).__data__ == message.__data__
 
 
-def test_a_decision_may_be_repeated_and_a_cancelled_message_is_not_approved(session, at):
-    at(TUESDAY_NOON)
+def test_a_decision_may_be_repeated_and_a_cancelled_message_is_not_approved(session):
     message = store(manual_mode=True)
     session(f"""
         $ flask messages approve {message.id} {message.id}
@@ -382,19 +382,12 @@ def test_the_limit_takes_the_newest(messages):
     assert (again(older).approved, again(newer).approved) == (False, True)
 
 
-def test_what_was_redacted_is_not_tried_again(messages):
-    message = store(status=Status.FAILED, to=None, message=None, finished_at=SUNDAY_NIGHT)
-    assert messages("retry", message.id).exit_code == 1
-    assert again(message).status == Status.FAILED
-
-
 # purge, redact
 
 
 @pytest.fixture
-def ages(database_url, at):
+def ages(database_url):
     """An old and a young message in each state."""
-    at(TUESDAY_NOON)
     return {
         (status, finished_at): store(
             status=status,
@@ -429,9 +422,8 @@ def test_redact_clears_number_and_text_of_what_ended_long_ago_and_keeps_the_reco
     assert flask("messages", "redact", "--older-than", "30").stdout == "0 redacted\n"
 
 
-def test_while_an_equal_text_is_in_doubt_a_text_is_neither_purged_nor_redacted(session, at):
+def test_while_an_equal_text_is_in_doubt_a_text_is_neither_purged_nor_redacted(session):
     """Its reference tells whose copy it is that the carrier names."""
-    at(TUESDAY_NOON)
     doubtful = store(in_doubt=1, in_doubt_since=OLD)
     store(status=Status.SENT, finished_at=OLD, carrier_reference="SM1")
     store(message="Another", status=Status.SENT, finished_at=OLD)
@@ -452,9 +444,8 @@ def test_while_an_equal_text_is_in_doubt_a_text_is_neither_purged_nor_redacted(s
 
 
 @on_postgres
-def test_a_purge_is_quick_though_the_table_was_empty_when_postgres_last_looked(run, at):
+def test_a_purge_is_quick_though_the_table_was_empty_when_postgres_last_looked(run):
     """For what it takes for a row or two, the planner repeats a subquery for each row."""
-    at(TUESDAY_NOON)
     old = {"status": Status.SENT, "finished_at": OLD, "to": None, "message": None}
     store_many(1500, **old)
     Message.delete().execute()
@@ -464,8 +455,7 @@ def test_a_purge_is_quick_though_the_table_was_empty_when_postgres_last_looked(r
 
 
 @pytest.mark.parametrize("which", [("--older-than", "30"), ("--to", NEW_YORK)])
-def test_purge_and_redact_work_in_batches(database_url, run, at, which):
-    at(TUESDAY_NOON)
+def test_purge_and_redact_work_in_batches(database_url, run, which):
     store_many(2500, status=Status.SENT, finished_at=OLD)
     Message.update(to=NEW_YORK).execute()
     assert run("messages", "redact", *which) == "2500 redacted\n", "without asking"
@@ -473,8 +463,7 @@ def test_purge_and_redact_work_in_batches(database_url, run, at, which):
     assert Message.select().count() == 0
 
 
-def test_before_more_than_a_hundred_are_purged_somebody_is_asked(session, at):
-    at(TUESDAY_NOON)
+def test_before_more_than_a_hundred_are_purged_somebody_is_asked(session):
     store()  # waits
     store(to=LONDON, status=Status.SENT, finished_at=TUESDAY_NOON - HOUR)
     store_many(101, status=Status.SENT, finished_at=OLD)
@@ -519,8 +508,7 @@ def test_a_number_and_its_texts_are_forgotten_but_not_what_still_waits(messages)
     assert str(other.id) not in result.stderr
 
 
-def test_what_still_waits_can_be_cancelled_and_then_forgotten(session, database_url, at):
-    at(TUESDAY_NOON)
+def test_what_still_waits_can_be_cancelled_and_then_forgotten(session, database_url):
     message = store(status=Status.SCHEDULED)
     session(f"""
         $ flask messages redact --to {NEW_YORK}
