@@ -2,9 +2,7 @@
 
 import json
 import random
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
@@ -15,7 +13,7 @@ from access.keys import ApiKey
 from access.limits import UNITS, KeyUse, parse, parse_recipient_limit, window
 from answers import accepted, refusal, sender
 from app import create_app
-from database import clock, db
+from database import clock
 from databases import on_both, on_sqlite
 from models import Message, Status
 from query_plans import reads_whole
@@ -377,24 +375,6 @@ def test_what_a_version_before_has_counted_is_counted_anew(limited):
     accepted(send())
 
 
-def test_of_thirty_clients_at_once_none_gets_one_part_more(settings):
-    secret = ApiKey.issue("shop", None, clock.now(), limits=parse("50p/d"))
-    app = create_app(settings)
-
-    def post(number):
-        text = (TWO_PARTS, THREE_PARTS, "Hello")[number % 3]
-        with closing(db):
-            return sender(app.test_client(), secret)(message=text).status_code
-
-    with ThreadPoolExecutor(30) as pool:
-        statuses = Counter(pool.map(post, range(60)))
-    assert statuses.keys() == {201, 429}
-    parts = [message.parts for message in Message.select()]
-    assert len(parts) == statuses[201]
-    assert 48 <= sum(parts) <= 50
-    assert used()["d"] == (len(parts), sum(parts))
-
-
 # Many at once
 
 
@@ -402,14 +382,6 @@ def at_once(sends):
     """Call these at once; return the sorted statuses."""
     with ThreadPoolExecutor(len(sends)) as pool:
         return sorted(answer.status_code for answer in pool.map(lambda send: send(), sends))
-
-
-@pytest.mark.parametrize("text", ["7/d", "100/s,7/d"])
-def test_of_many_at_once_exactly_as_many_are_accepted(limited, text):
-    send = limited(text)
-    assert at_once([send] * 30) == [201] * 7 + [429] * 23
-    assert Message.select().count() == 7
-    assert used()["d"] == (7, 7)
 
 
 def test_several_keys_at_once_each_have_their_own_limits(limited):

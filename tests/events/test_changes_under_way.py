@@ -55,20 +55,12 @@ def test_the_answer_of_an_old_address_says_nothing_of_the_new_one(
     at(TUESDAY_NOON + MINUTE)
     deliver()
     assert other.types == ["cancelled"] * tells_the_new_one
+    assert other.ids == receiver.ids * tells_the_new_one
     assert Event.select().count() == 0
     cancelled()
     deliver()
     assert len(other.events) == 1 + tells_the_new_one
     assert len(receiver.requests) == 1
-
-
-def test_a_410_of_one_key_leaves_another_key_at_the_same_address_on(app_key, receiver, deliver):
-    EventAddress.set(key_named("shop"), receiver.url, clock.now())
-    receiver.secret, receiver.answer = None, Answer(410)
-    cancelled()
-    deliver()
-    off = {address.key.name: address.off for address in EventAddress.select()}
-    assert off == {"app": GONE, "shop": None}
 
 
 @pytest.mark.slow
