@@ -5,6 +5,7 @@ import json
 import random
 import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -72,15 +73,13 @@ def load(database_url):
                     [f"R{number}"],
                 )
 
-    threads = [threading.Thread(target=read_and_write, args=[number]) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        done = [pool.submit(read_and_write, number) for number in range(4)]
+        try:
+            yield
+        finally:
+            stop.set()
+    assert [each.result() for each in done] == [None] * 4
 
 
 @on_sqlite
