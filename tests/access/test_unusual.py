@@ -168,16 +168,6 @@ def test_what_was_sent_while_it_was_not_asked_for_counts(shop, run, at, again):
     assert [send_many(shop, 310, country) for country in NUMBERS] == [300, 270]
 
 
-def test_what_was_sent_while_the_setting_was_off_counts(shop, settings, at):
-    assert send_many(shop, 10) == 10
-    judging, shop.app = shop.app, create_app(settings._replace(**ALWAYS_OPEN))
-    assert send_many(shop, 90) == 90
-    shop.app = judging
-    assert is_held(shop())
-    at(TUESDAY_NOON + DAY)
-    assert send_many(shop, 310) == 300
-
-
 # In any mix
 
 

@@ -12,7 +12,7 @@ from carriers.ways import Way
 from databases import on_both
 from desk_visitor import ask, issue, signed_in
 from models import Status
-from samples import DAY, HOUR, MINUTE, TUESDAY_NOON
+from samples import HOUR, MINUTE, TUESDAY_NOON
 from sending.carrier_state import CarrierState
 from several_carriers import STAND_INS, UNREACHED, written
 from stored_messages import decide_on, held, store
@@ -108,15 +108,6 @@ def test_an_operator_sees_which_keys_are_at_a_limit_ten_by_name(operator, approv
     assert "24 hours" not in approver.page.text
     at(TUESDAY_NOON + MINUTE)
     assert "at their limit" not in operator.read()
-
-
-def test_a_key_is_at_a_limit_of_a_month_until_that_is_over(app, at):
-    send = sender(app.test_client(), issue("shop", role=Role.SENDER, limits=parse("1/mo")))
-    for days, status in ((0, 201), (1, 429), (28, 429), (29, 201)):
-        at(TUESDAY_NOON + days * DAY)
-        person = signed_in(app, f"Olga {days}", role=Role.OPERATOR)
-        assert ("Keys at their limit: shop (1/mo)." in person.read()) is (status == 429)
-        assert send().status_code == status
 
 
 @pytest.mark.parametrize(("of_us", "of_eu", "stand_in"), STAND_INS)

@@ -1,4 +1,4 @@
-"""What people and programs see of several carriers; callbacks by name."""
+"""What people and programs see of several carriers."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ from monitoring.health import read
 from monitoring.notices import Notices
 from own_threads import begin
 from running import wait_until
-from samples import MINUTE, NEW_YORK, TUESDAY_NOON
+from samples import MINUTE, TUESDAY_NOON
 from sending.carrier_state import CarrierState
 from several_carriers import (
     ACCOUNT,
@@ -27,8 +27,7 @@ from several_carriers import (
     STAND_INS,
     UNREACHED,
 )
-from signed_callbacks import of_twilio
-from stored_messages import again, store, store_many
+from stored_messages import store, store_many
 
 PUBLIC_URL = "https://sms.example.com"
 BOTH = (
@@ -165,28 +164,3 @@ def test_how_many_texts_no_carrier_may_be_used_for_is_told(app, at, run_both, do
 
 def statuses_of():
     return {message.status for message in Message.select()}
-
-
-# Callbacks
-
-
-def call(app, name, token, sid="SM1"):
-    fields = {"MessageSid": sid, "To": NEW_YORK, "MessageStatus": "delivered"}
-    path = f"/carriers/{name}/status"
-    return app.test_client().open(path, **of_twilio(PUBLIC_URL + path, fields, token))
-
-
-def test_two_accounts_of_one_carrier_call_back_by_their_names(app):
-    of_us = store(status="sent", carrier="us", carrier_reference="SM1", finished_at=TUESDAY_NOON)
-    of_eu = store(status="sent", carrier="eu", carrier_reference="SM1", finished_at=TUESDAY_NOON)
-    assert call(app, "us", "other").status_code == 403
-    assert call(app, "eu", "other").status_code == 204
-    assert (again(of_us).status, again(of_eu).status) == ("sent", "delivered")
-    assert call(app, "us", "token").status_code == 204
-    assert again(of_us).status == "delivered"
-
-
-def test_a_name_that_is_not_configured_is_not_found_and_the_usual_ones_are_refused(app):
-    assert call(app, "asia", "token").status_code == 404
-    assert call(app, "twilio", "token").status_code == 403
-    assert app.test_client().get("/carriers/us/status").status_code == 405

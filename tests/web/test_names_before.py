@@ -68,6 +68,7 @@ def test_a_stop_counts_at_each_of_its_addresses_and_belongs_to_its_text(twilio, 
 
 def test_without_names_before_an_old_address_is_nobodys(twilio):
     message = given("twilio")
+    refusal(twilio("asia", "status", DELIVERED), 404)
     for kind, fields in (("status", DELIVERED), ("inbound", STOP)):
         refusal(twilio("twilio", kind, fields, f"{TWILIO}#name=us"), 403)
     assert again(message).status == Status.SENT
