@@ -8,7 +8,7 @@ import pytest
 
 from app import create_app
 from carriers.ways import Way
-from database import clock, db
+from database import db
 from databases import on_both
 from models import Message, Status
 from monitoring.health import read
@@ -42,13 +42,6 @@ TOKEN = {"Authorization": "Bearer " + "t" * 16}
 def app(settings):
     changed = settings._replace(carrier_url=BOTH, public_url=PUBLIC_URL, metrics_token="t" * 16)
     return create_app(changed)
-
-
-@pytest.fixture
-def us_is_down(app, at):
-    at(TUESDAY_NOON)
-    CarrierState.record_pass(TUESDAY_NOON, {"us": ["eu"], "eu": ["us"]})
-    CarrierState.begin_pause("us", clock.now(), trouble="no connection", is_down=True)
 
 
 def problems(app, headers=STRANGER, path="/healthz?strict"):
@@ -110,8 +103,11 @@ def metrics(app):
     return app.test_client().get("/metrics", headers=TOKEN).text
 
 
-def test_where_both_are_in_trouble_nobody_takes_a_place(app, us_is_down):
-    CarrierState.begin_pause("eu", clock.now(), trouble="the token is wrong")
+def test_where_both_are_in_trouble_nobody_takes_a_place(app, at):
+    at(TUESDAY_NOON)
+    CarrierState.record_pass(TUESDAY_NOON, {"us": ["eu"], "eu": ["us"]})
+    CarrierState.begin_pause("us", TUESDAY_NOON, trouble="no connection", is_down=True)
+    CarrierState.begin_pause("eu", TUESDAY_NOON, trouble="the token is wrong")
     first, second = problems(app, TOKEN)
     assert first.endswith("; no other takes its place")
     assert second.startswith("eu has refused the account")
