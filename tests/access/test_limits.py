@@ -333,15 +333,6 @@ def test_a_month_is_one_of_utc(instant, begins, ends):
     assert window("mo", int(instant.timestamp())) == tuple(seconds)
 
 
-def test_texts_and_parts_are_counted_by_unit(limited, at):
-    send = limited("4p/min,10/d")
-    for text in (THREE_PARTS, TWO_PARTS, ONE):  # the second does not fit
-        send(message=text)
-    at(TUESDAY_NOON + MINUTE)
-    accepted(send(message=TWO_PARTS))
-    assert used() == {"s": (1, 2), "min": (1, 2), "h": (3, 6), "d": (3, 6), "mo": (3, 6)}
-
-
 def test_a_text_that_never_fits_is_refused_for_good(limited):
     send = limited("2p/d")
     response = send(message=THREE_PARTS)

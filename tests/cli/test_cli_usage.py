@@ -144,11 +144,3 @@ def test_a_name_is_no_formula_for_a_spreadsheet(run, name, cell):
     ended(key=key_named(name))
     _, row = csv.reader(io.StringIO(run("usage", "--csv")))
     assert row[1] == cell
-
-
-def test_by_carrier_each_is_counted_apart(run):
-    for carrier, count in (("us", 2), ("eu", 1), (None, 3)):
-        for _ in range(count):
-            ended(carrier=carrier)
-    rows = json.loads(run("usage", "--by", "carrier", "--json"))
-    assert [(row["carrier"], row["texts"]) for row in rows] == [(None, 3), ("eu", 1), ("us", 2)]
