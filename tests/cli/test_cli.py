@@ -230,13 +230,6 @@ def test_stats_say_how_long_ago_in_words(flask, at, length, words):
     assert line.endswith(f"Z ({words} ago)")
 
 
-@pytest.mark.parametrize(("words", "counted"), [((), 3), (("--all",), len(Status))])
-def test_stats_of_an_empty_table_are_all_zero(flask, words, counted):
-    told = json.loads(flask("stats", "--json", *words).stdout)
-    assert [*told["messages"].values()] == [0] * counted
-    assert flask("stats", *words).exit_code == 0
-
-
 # carriers check
 
 CANNOT = "cannot be asked without sending a text; --to sends one"

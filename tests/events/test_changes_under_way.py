@@ -108,26 +108,6 @@ def test_what_is_under_way_while_the_address_is_switched_off_is_given_up_unless_
     assert Event.select().count() == 0
 
 
-@pytest.mark.parametrize("how", ["--off", "410"])
-def test_what_waits_for_another_key_stays_when_one_is_switched_off(
-    app_key, receiver, receivers, run, deliver, how
-):
-    other = receivers()
-    EventAddress.set(key_named("shop"), other.url, clock.now())
-    other.answer = Answer(500)
-    for name in ("app", "shop"):
-        cancelled(name)
-    if how == "410":
-        receiver.answer = Answer(410)
-        deliver()
-    else:
-        run("keys", "events", "app", "--off")
-    assert {name: each[:2] for name, each in Event.by_name().items()} == {
-        "app": (0, 1),
-        "shop": (1, 0),
-    }
-
-
 def test_off_on_and_410_twice(app_key, receiver, run, deliver, caplog):
     for times in (1, 2):
         receiver.answer = Answer(410)

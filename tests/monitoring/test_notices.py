@@ -49,15 +49,13 @@ def awaiting(key="app", **columns):
     return store(key=key_named(key), manual_mode=True, approved=False, **columns)
 
 
-def used(key, number, limits_of_it=None, now=TUESDAY_NOON):
+def used(key, number, limits_of_it=None, now=TUESDAY_NOON, **more):
     """A key that has used up so many of a day."""
     if limits_of_it:
         key.limit(limits.parse(limits_of_it), TUESDAY_NOON)
-    second = int(now.timestamp())
+    counts = dict.fromkeys(("used_s", "used_min", "used_h"), 0) | {"used_d": number} | more
     KeyUse.delete().where(KeyUse.key_id == key.id).execute()
-    KeyUse.insert(
-        key_id=key.id, second=second, used_s=0, used_min=0, used_h=0, used_d=number
-    ).execute()
+    KeyUse.create(key_id=key.id, second=int(now.timestamp()), **counts)
 
 
 # Approvals
@@ -254,26 +252,18 @@ def test_a_limit_of_the_day_that_is_used_up_is_told_once_a_day(look, limit):
 
 
 def test_limits_of_a_month_and_in_parts_are_told_once_in_each(look):
-    key, counts = key_named("shop"), dict.fromkeys(("used_s", "used_min", "used_h"), 0)
-    key.limit(limits.parse("9/d,9p/d,20p/mo"), TUESDAY_NOON)
-    KeyUse.create(
-        key_id=key.id, second=int(TUESDAY_NOON.timestamp()), used_d=9, parts_d=9, **counts
-    )
+    key = key_named("shop")
+    used(key, 9, "9/d,9p/d,20p/mo", parts_d=9)
     assert look(TUESDAY_NOON) == [f"{ALL} 9/d.", f"{ALL} 9p/d."]
-    day = {"second": KeyUse.second + 86_400, "parts_mo": 20, "used_d": 9}
-    KeyUse.update(day | {"parts_d": 8}).execute()
-    assert look(TUESDAY_NOON + DAY) == [f"{ALL} 9/d.", f"{ALL} 20p/mo."]
-    KeyUse.update(second=KeyUse.second + 86_400).execute()
-    assert look(TUESDAY_NOON + 2 * DAY) == [f"{ALL} 9/d."]
-    KeyUse.update(second=KeyUse.second + 30 * 86_400).execute()
-    assert look(TUESDAY_NOON + 32 * DAY) == [f"{ALL} 9/d.", f"{ALL} 20p/mo."]
+    for days, told in ((1, ["9/d", "20p/mo"]), (2, ["9/d"]), (32, ["9/d", "20p/mo"])):
+        now = TUESDAY_NOON + days * DAY
+        used(key, 9, now=now, parts_d=8, parts_mo=20)
+        assert look(now) == [f"{ALL} {each}." for each in told]
 
 
 def test_a_limit_of_a_month_that_is_set_to_what_was_used_on_earlier_days_is_told(look):
-    key, counts = key_named("shop"), dict.fromkeys(("used_s", "used_min", "used_h", "used_d"), 0)
-    second = int(TUESDAY_NOON.timestamp())
-    KeyUse.create(key_id=key.id, second=second, used_mo=20, **counts)
-    key.limit(limits.parse("30/mo"), TUESDAY_NOON)
+    key = key_named("shop")
+    used(key, 0, "30/mo", used_mo=20)
     assert look(TUESDAY_NOON + DAY) == []
     key.limit(limits.parse("20/mo"), TUESDAY_NOON + DAY)
     assert look(TUESDAY_NOON + DAY) == [f"{ALL} 20/mo."]
