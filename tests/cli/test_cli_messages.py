@@ -12,7 +12,7 @@ from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from cli import base
 from databases import on_postgres
-from models import FINISHED, Message, Status, new_id
+from models import FINISHED, Message, Status
 from samples import DAY, HOUR, LONDON, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
 from stored_messages import again, held, key_named, store, store_many
 
@@ -22,7 +22,6 @@ MONDAY_OPENING = datetime(2026, 3, 2, 14, tzinfo=UTC)  # 9 AM in New York
 OLD = TUESDAY_NOON - 31 * DAY
 NOON = "2026-03-03T17:00:00.000Z"
 NO_TERMINAL = "There is no terminal to ask on; --yes skips the question."
-UNKNOWN = str(new_id(TUESDAY_NOON))
 
 
 @pytest.fixture
