@@ -107,14 +107,11 @@ def test_what_is_done_in_the_shell_is_told_with_the_user(run, told, tmp_path, mo
 def test_what_is_done_at_the_desk_is_told_with_the_key(desk, told):
     texts = [store(manual_mode=True, approved=False) for _ in range(2)]
     texts += [store(), store(status=Status.FAILED, finished_at=TUESDAY_NOON)]
-    desk.open()
-    desk.press("Approve", texts[0])
+    desk.press("Approve", texts[0], on="/desk/")
     desk.press("Refuse", texts[1])
-    desk.open("/desk/messages")
-    desk.press("Cancel", texts[2])
+    desk.press("Cancel", texts[2], on="/desk/messages")
     desk.press("Retry", texts[3])
-    desk.open("/desk/do-not-call")
-    desk.press("Add", number=NEW_YORK)
+    desk.press("Add", number=NEW_YORK, on="/desk/do-not-call")
     desk.press("Remove", number=NEW_YORK)
     assert told("--by", "Olga") == [
         "Olga signed in - -",

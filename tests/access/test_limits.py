@@ -438,7 +438,7 @@ def test_of_many_to_one_number_at_once_exactly_as_many_are_accepted(to_one):
     assert at_once([lambda: to_one("a", to="+12125550199")] * 9) == [201] * 9
 
 
-def test_of_a_keys_and_a_numbers_limit_the_longest_wait_counts_and_nothing_is_used_up(settings):
+def test_of_a_keys_and_a_numbers_limit_the_longest_wait_counts(settings):
     app = create_app(settings._replace(recipient_limit=parse_recipient_limit("1/2h")))
     secret = ApiKey.issue("shop", None, TUESDAY_NOON, limits=parse("2/h"))
     send = sender(app.test_client(), secret)

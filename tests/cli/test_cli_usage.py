@@ -38,7 +38,7 @@ def usage(run):
     return counted
 
 
-def test_what_was_accepted_is_counted_once_it_was_sent_with_the_parts_and_country_of_then(
+def test_what_was_accepted_is_counted_once_sent_with_parts_and_country_of_then(
     post, usage, run, at
 ):
     ids = [

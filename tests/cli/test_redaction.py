@@ -133,7 +133,7 @@ NO_NUMBER_AND_NO_TEXT = {
 }
 
 
-def test_every_column_of_text_is_forgotten_or_kept_on_purpose_or_holds_nothing_of_a_person():
+def test_every_column_of_text_is_forgotten_kept_on_purpose_or_of_no_person():
     decided = (FORGOTTEN, KEPT_ON_PURPOSE, NO_NUMBER_AND_NO_TEXT)
     for table in (each._meta for each in database.Table.__subclasses__()):
         texts = {name for name, column in table.columns.items() if isinstance(column, TextField)}

@@ -72,8 +72,13 @@ class Visitor:
         self.open(path)
         return self.page.text
 
-    def press(self, words, message=None, selected=(), follow=True, **fields):
-        """Press a button, by default the first with these words; follow a redirect if asked to."""
+    def press(self, words, message=None, selected=(), follow=True, on=None, **fields):
+        """Press a button, by default the first with these words; follow a redirect if asked to.
+
+        With `on`, open that page first.
+        """
+        if on:
+            self.open(on)
         found = self.page.buttons(words)
         if message:
             values = [button.get("value", "").replace("-", "") for _, button in found]

@@ -164,8 +164,7 @@ def test_how_often_a_number_was_texted_in_the_last_day_is_shown(approver):
 def test_a_decision_is_kept_with_who_made_it_and_when(request, run, person, button):
     visitor, name = request.getfixturevalue(person), {"approver": "Ann", "operator": "Olga"}[person]
     message = ask() if person == "approver" else ask(group=None, available_to_group=False)
-    visitor.open()
-    visitor.press(button, message)
+    visitor.press(button, message, on="/desk/")
     assert "Nothing is waiting for approval" in visitor.page.text
     kept = json.loads(run("messages", "show", str(message.id)))
     if button == "Approve":
@@ -180,8 +179,7 @@ def test_a_decision_is_kept_with_who_made_it_and_when(request, run, person, butt
 
 def test_a_text_in_doubt_is_cancelled_unless_the_carrier_has_it(operator):
     doubtful = ask(approved=True, in_doubt=1, in_doubt_since=TUESDAY_NOON, send_date=None)
-    operator.open("/desk/messages")
-    operator.press("Cancel", doubtful)
+    operator.press("Cancel", doubtful, on="/desk/messages")
     words = "1 text cancelled, unless the carrier has it already: +1 212-555-0123 Undo"
     assert words in operator.page.text
     assert not operator.page.buttons("Cancel")

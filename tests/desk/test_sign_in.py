@@ -195,8 +195,7 @@ def test_a_deep_link_survives_the_sign_in(app, prefix, path):
 
 def test_it_survives_a_wrong_key_and_a_link_from_another_site_too(app):
     visitor, path = Visitor(app), f"/desk/messages/{ask().id}"
-    visitor.open(visitor.open(path).location)
-    visitor.press("Sign in", key="tms_wrong")
+    visitor.press("Sign in", key="tms_wrong", on=visitor.open(path).location)
     assert visitor.press("Sign in", follow=False, key=issue("Ann", "front")).location == path
     stranger, wanted = Visitor(app), path.replace("/desk/", "/desk/?next=")
     arrived = stranger.client.get(wanted, headers={"Sec-Fetch-Site": "cross-site"})

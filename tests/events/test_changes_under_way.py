@@ -86,7 +86,7 @@ def test_what_is_in_hand_for_an_old_address_goes_to_the_new_one(
 
 
 @pytest.mark.parametrize(("status", "left"), [(500, 1), (410, 1), (204, 0)])
-def test_what_is_under_way_while_the_address_is_switched_off_is_given_up_unless_it_is_understood(
+def test_what_is_under_way_at_a_switch_off_is_given_up_unless_understood(
     app_key, receiver, run, deliver, at, status, left
 ):
     receiver.answer = Answer(status)
@@ -180,7 +180,7 @@ def test_what_was_given_up_again_is_kept_thirty_days_from_then(app_key, receiver
     assert Event.select().count() == 0
 
 
-def test_a_retry_of_everything_leaves_what_is_switched_off_and_is_one_word_of_the_audit(
+def test_a_retry_of_everything_leaves_what_is_off_and_is_one_row_of_the_audit(
     app_key, receiver, run, deliver
 ):
     EventAddress.set(key_named("shop"), receiver.url, clock.now())
