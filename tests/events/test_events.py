@@ -297,14 +297,6 @@ def test_the_secret_is_made_with_the_first_address_and_stays(app_key):
     assert (address.secret, address.off) == (secret, None)
 
 
-def test_what_was_written_while_the_address_was_switched_off_is_given_up_by_a_pass(app_key):
-    decide_on(store()).cancel("shell", TUESDAY_NOON)
-    EventAddress.update(off="by an operator").execute()
-    assert Event.give_up(LATER) == 1
-    assert Event.retry(None, LATER) == 0
-    assert Event.standings()[app_key.id][:2] == (0, 1)
-
-
 # Claims
 
 
