@@ -28,9 +28,8 @@ SECRET = "not so secret, but long enough"
 
 
 @pytest.fixture(autouse=True)
-def anna(monkeypatch, at):
-    """The user of the shell, at noon."""
-    at(TUESDAY_NOON)
+def anna(monkeypatch):
+    """The user of the shell."""
     monkeypatch.setenv("USER", "anna")
     monkeypatch.delenv("FLASK_ACTOR", raising=False)
 
@@ -108,14 +107,11 @@ def test_what_is_done_in_the_shell_is_told_with_the_user(run, told, tmp_path, mo
 def test_what_is_done_at_the_desk_is_told_with_the_key(desk, told):
     texts = [store(manual_mode=True, approved=False) for _ in range(2)]
     texts += [store(), store(status=Status.FAILED, finished_at=TUESDAY_NOON)]
-    desk.open()
-    desk.press("Approve", texts[0])
+    desk.press("Approve", texts[0], on="/desk/")
     desk.press("Refuse", texts[1])
-    desk.open("/desk/messages")
-    desk.press("Cancel", texts[2])
+    desk.press("Cancel", texts[2], on="/desk/messages")
     desk.press("Retry", texts[3])
-    desk.open("/desk/do-not-call")
-    desk.press("Add", number=NEW_YORK)
+    desk.press("Add", number=NEW_YORK, on="/desk/do-not-call")
     desk.press("Remove", number=NEW_YORK)
     assert told("--by", "Olga") == [
         "Olga signed in - -",
@@ -127,6 +123,22 @@ def test_what_is_done_at_the_desk_is_told_with_the_key(desk, told):
         f"Olga number removed {NEW_YORK} -",
     ]
     assert audit.actor() == Actor("anna"), "nobody is signed in after a request"
+
+
+@on_sqlite
+def test_what_is_undone_is_told_with_what_it_was(told):
+    message, now = store(manual_mode=True, approved=False), TUESDAY_NOON
+    assert decide_on(message).decide(True, "ann", now)
+    assert decide_on(message).undo_approval("ann", now)
+    assert decide_on(message).decide(False, "ann", now)
+    assert decide_on(message).undo_cancel("ann", now)
+    assert decide_on(message).cancel("ann", now)
+    assert decide_on(message).undo_cancel("ann", now)
+    assert told() == [
+        f"anna (shell) message {words}"
+        for each in ("approved", "refused", "cancelled")
+        for words in (f"{each} {message.id} -", f"undone {message.id} message {each}")
+    ]
 
 
 @on_sqlite

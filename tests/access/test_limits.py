@@ -2,9 +2,7 @@
 
 import json
 import random
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
@@ -15,7 +13,7 @@ from access.keys import ApiKey
 from access.limits import UNITS, KeyUse, parse, parse_recipient_limit, window
 from answers import accepted, refusal, sender
 from app import create_app
-from database import clock, db
+from database import clock
 from databases import on_both, on_sqlite
 from models import Message, Status
 from query_plans import reads_whole
@@ -190,7 +188,6 @@ def test_a_text_is_accepted_or_told_how_long_to_wait_and_for_which_limit(
 
 
 def test_what_is_refused_is_not_stored_and_uses_nothing_up(limited, at):
-    at(TUESDAY_NOON)
     send = limited("1/s,2/min")
     accepted(send("a"))
     refusal(send("b"), 429)
@@ -204,8 +201,7 @@ def test_what_is_refused_is_not_stored_and_uses_nothing_up(limited, at):
     assert Message.select().count() == 2
 
 
-def test_what_is_refused_for_another_reason_uses_nothing_up(limited, at):
-    at(TUESDAY_NOON)
+def test_what_is_refused_for_another_reason_uses_nothing_up(limited):
     send = limited("1/d")
     DoNotCall.add([LONDON], TUESDAY_NOON, "operator")
     refusal(send(to=LONDON, check_dnc=True), 403)
@@ -224,8 +220,7 @@ def test_what_is_refused_for_another_reason_uses_nothing_up(limited, at):
     ],
     ids=["of a key", "in parts", "of a number"],
 )
-def test_a_repeat_gets_its_first_answer_and_uses_nothing_up(service, at, limits):
-    at(TUESDAY_NOON)
+def test_a_repeat_gets_its_first_answer_and_uses_nothing_up(service, limits):
     send = service(**limits)
     first = send("a")
     assert {send("a").data for _ in range(5)} == {first.data}
@@ -234,8 +229,7 @@ def test_a_repeat_gets_its_first_answer_and_uses_nothing_up(service, at, limits)
     assert send("a").data == first.data
 
 
-def test_a_key_without_its_own_limits_has_those_of_the_settings(service, settings, at):
-    at(TUESDAY_NOON)
+def test_a_key_without_its_own_limits_has_those_of_the_settings(service, settings):
     send = service(key_limits=parse("1/d"))
     accepted(send())
     refusal(send(), 429)
@@ -246,18 +240,7 @@ def test_a_key_without_its_own_limits_has_those_of_the_settings(service, setting
     refusal(own(), 429)
 
 
-def test_limits_that_come_back_after_a_while_count_what_was_accepted_meanwhile(service, at):
-    at(TUESDAY_NOON)
-    accepted(service(key_limits=parse("3/d"))())
-    at(TUESDAY_NOON + SECOND)
-    accepted(service()())
-    accepted(service()())
-    send = service(key_limits=parse("3/d"))
-    refusal(send(), 429)
-
-
-def test_they_count_what_was_accepted_in_a_later_window_too(service, at):
-    at(TUESDAY_NOON)
+def test_limits_that_come_back_count_what_was_accepted_in_a_later_window_too(service, at):
     accepted(service(key_limits=parse("3/h,5/d"))())
     at(TUESDAY_NOON + HOUR)
     for _ in range(3):
@@ -271,7 +254,6 @@ def test_they_count_what_was_accepted_in_a_later_window_too(service, at):
 
 
 def test_they_count_what_was_purged_before_they_were_taken_away_too(limited, run, at):
-    at(TUESDAY_NOON)
     send = limited("5/mo,7p/mo")
     for text in (ONE, ONE, THREE_PARTS):
         accepted(send(message=text))
@@ -287,7 +269,6 @@ def test_they_count_what_was_purged_before_they_were_taken_away_too(limited, run
 
 
 def test_a_limit_that_is_set_again_and_again_in_one_window_counts_all_of_it(limited, run, at):
-    at(TUESDAY_NOON)
     send = limited("2/d")
     accepted(send())
     accepted(send())
@@ -310,8 +291,7 @@ def test_a_limit_that_is_set_again_and_again_in_one_window_counts_all_of_it(limi
     assert Message.select().count() == 7
 
 
-def test_a_rotated_key_keeps_its_limits_and_its_use(limited, run, client, at):
-    at(TUESDAY_NOON)
+def test_a_rotated_key_keeps_its_limits_and_its_use(limited, run, client):
     old = limited("2/d")
     accepted(old())
     new = sender(client, run("keys", "rotate", "shop").strip())
@@ -320,8 +300,7 @@ def test_a_rotated_key_keeps_its_limits_and_its_use(limited, run, client, at):
     refusal(old(), 429)
 
 
-def test_a_key_with_the_name_of_a_revoked_one_begins_anew(limited, run, at):
-    at(TUESDAY_NOON)
+def test_a_key_with_the_name_of_a_revoked_one_begins_anew(limited, run):
     accepted(limited("1/d")())
     run("keys", "revoke", "shop")
     assert KeyUse.select().count() == 0
@@ -330,8 +309,7 @@ def test_a_key_with_the_name_of_a_revoked_one_begins_anew(limited, run, at):
     refusal(send(), 429)
 
 
-def test_one_key_at_its_limit_keeps_no_other_from_sending(limited, at):
-    at(TUESDAY_NOON)
+def test_one_key_at_its_limit_keeps_no_other_from_sending(limited):
     shop, other = limited("1/d"), limited("5/d", "other")
     accepted(shop())
     refusal(shop(), 429)
@@ -342,7 +320,7 @@ def test_one_key_at_its_limit_keeps_no_other_from_sending(limited, at):
 
 
 @pytest.mark.parametrize(
-    ("at", "begins", "ends"),
+    ("instant", "begins", "ends"),
     [
         (LAST_OF_MARCH, (2026, 3, 1), (2026, 4, 1)),
         (LAST_OF_MARCH + SECOND, (2026, 4, 1), (2026, 5, 1)),
@@ -350,19 +328,9 @@ def test_one_key_at_its_limit_keeps_no_other_from_sending(limited, at):
         (datetime(2028, 2, 29, tzinfo=UTC), (2028, 2, 1), (2028, 3, 1)),
     ],
 )
-def test_a_month_is_one_of_utc(at, begins, ends):
+def test_a_month_is_one_of_utc(instant, begins, ends):
     seconds = [int(datetime(*day, tzinfo=UTC).timestamp()) for day in (begins, ends)]
-    assert window("mo", int(at.timestamp())) == tuple(seconds)
-
-
-def test_texts_and_parts_are_counted_by_unit(limited, at):
-    at(TUESDAY_NOON)
-    send = limited("4p/min,10/d")
-    for text in (THREE_PARTS, TWO_PARTS, ONE):  # the second does not fit
-        send(message=text)
-    at(TUESDAY_NOON + MINUTE)
-    accepted(send(message=TWO_PARTS))
-    assert used() == {"s": (1, 2), "min": (1, 2), "h": (3, 6), "d": (3, 6), "mo": (3, 6)}
+    assert window("mo", int(instant.timestamp())) == tuple(seconds)
 
 
 def test_a_text_that_never_fits_is_refused_for_good(limited):
@@ -375,16 +343,7 @@ def test_a_text_that_never_fits_is_refused_for_good(limited):
     accepted(send(message=TWO_PARTS))
 
 
-def test_what_was_accepted_before_the_limit_was_set_counts(limited, at):
-    at(TUESDAY_NOON)
-    send = limited("")
-    accepted(send(message=THREE_PARTS))
-    ApiKey.named("shop").limit(parse("4p/mo"), clock.now())
-    refusal(send(message=TWO_PARTS), 429)
-    accepted(send())
-
-
-def test_it_counts_although_the_first_request_after_it_comes_late(limited, at):
+def test_what_came_before_a_limit_counts_although_the_next_request_comes_late(limited, at):
     """Its process was slow, so it is of the hour before."""
     at(MIDNIGHT)
     send = limited("")
@@ -397,8 +356,7 @@ def test_it_counts_although_the_first_request_after_it_comes_late(limited, at):
     refusal(send(), 429)
 
 
-def test_what_a_version_before_has_counted_is_counted_anew(limited, at):
-    at(TUESDAY_NOON)
+def test_what_a_version_before_has_counted_is_counted_anew(limited):
     send, key = limited("4p/mo"), key_named("shop")
     accepted(send())
     create("x", key=key.id, parts=2)
@@ -406,25 +364,6 @@ def test_what_a_version_before_has_counted_is_counted_anew(limited, at):
     KeyUse.update(used_d=2, last_id=latest).execute()  # as it does
     refusal(send(message=TWO_PARTS), 429)
     accepted(send())
-
-
-def test_of_thirty_clients_at_once_none_gets_one_part_more(settings, at):
-    at(TUESDAY_NOON)
-    secret = ApiKey.issue("shop", None, clock.now(), limits=parse("50p/d"))
-    app = create_app(settings)
-
-    def post(number):
-        text = (TWO_PARTS, THREE_PARTS, "Hello")[number % 3]
-        with closing(db):
-            return sender(app.test_client(), secret)(message=text).status_code
-
-    with ThreadPoolExecutor(30) as pool:
-        statuses = Counter(pool.map(post, range(60)))
-    assert statuses.keys() == {201, 429}
-    parts = [message.parts for message in Message.select()]
-    assert len(parts) == statuses[201]
-    assert 48 <= sum(parts) <= 50
-    assert used()["d"] == (len(parts), sum(parts))
 
 
 # Many at once
@@ -436,24 +375,13 @@ def at_once(sends):
         return sorted(answer.status_code for answer in pool.map(lambda send: send(), sends))
 
 
-@pytest.mark.parametrize("text", ["7/d", "100/s,7/d"])
-def test_of_many_at_once_exactly_as_many_are_accepted(limited, at, text):
-    at(TUESDAY_NOON)
-    send = limited(text)
-    assert at_once([send] * 30) == [201] * 7 + [429] * 23
-    assert Message.select().count() == 7
-    assert used()["d"] == (7, 7)
-
-
-def test_several_keys_at_once_each_have_their_own_limits(limited, at):
-    at(TUESDAY_NOON)
+def test_several_keys_at_once_each_have_their_own_limits(limited):
     sends = [limited(text, text or "none") for text in ("3/d", "5/h", "7/s", "")] * 9
     random.Random(1).shuffle(sends)
     assert at_once(sends) == [201] * (3 + 5 + 7 + 9) + [429] * (6 + 4 + 2)
 
 
-def test_repeats_at_once_are_all_answered_and_use_one_up(limited, at):
-    at(TUESDAY_NOON)
+def test_repeats_at_once_are_all_answered_and_use_one_up(limited):
     send = limited("2/d")
     assert at_once([lambda: send("a")] * 20) == [201] * 20
     assert Message.select().count() == 1
@@ -471,7 +399,6 @@ def to_one(service):
 
 
 def test_a_number_gets_no_more_within_a_window_that_slides(to_one, at):
-    at(TUESDAY_NOON)
     accepted(to_one())
     at(TUESDAY_NOON + MINUTE)
     accepted(to_one())
@@ -487,8 +414,7 @@ def test_a_number_gets_no_more_within_a_window_that_slides(to_one, at):
     assert retry_after(to_one()) == 60
 
 
-def test_the_limit_of_a_number_is_over_all_keys(to_one, settings, at):
-    at(TUESDAY_NOON)
+def test_the_limit_of_a_number_is_over_all_keys(to_one, settings):
     client = create_app(settings._replace(recipient_limit=parse_recipient_limit("2/1h")))
     other = sender(client.test_client(), ApiKey.issue("other", None, TUESDAY_NOON))
     accepted(to_one())
@@ -498,24 +424,21 @@ def test_the_limit_of_a_number_is_over_all_keys(to_one, settings, at):
 
 
 @pytest.mark.parametrize("status", Status)
-def test_only_what_a_person_kept_back_counts_no_more(to_one, at, status):
-    at(TUESDAY_NOON)
+def test_only_what_a_person_kept_back_counts_no_more(to_one, status):
     accepted(to_one())
     accepted(to_one())
     Message.update(status=status).where(Message.id == Message.select(Message.id).limit(1)).execute()
     assert to_one().status_code == (201 if status == Status.CANCELLED else 429)
 
 
-def test_of_many_to_one_number_at_once_exactly_as_many_are_accepted(to_one, at):
-    at(TUESDAY_NOON)
+def test_of_many_to_one_number_at_once_exactly_as_many_are_accepted(to_one):
     numbers = [NEW_YORK, LONDON, "+12125550188"]
     sends = [lambda to=to: to_one(to=to) for to in numbers * 9]
     assert at_once(sends) == [201] * 6 + [429] * 21
     assert at_once([lambda: to_one("a", to="+12125550199")] * 9) == [201] * 9
 
 
-def test_of_a_keys_and_a_numbers_limit_the_longest_wait_counts_and_nothing_is_used_up(settings, at):
-    at(TUESDAY_NOON)
+def test_of_a_keys_and_a_numbers_limit_the_longest_wait_counts(settings):
     app = create_app(settings._replace(recipient_limit=parse_recipient_limit("1/2h")))
     secret = ApiKey.issue("shop", None, TUESDAY_NOON, limits=parse("2/h"))
     send = sender(app.test_client(), secret)
@@ -543,7 +466,6 @@ def test_an_index_serves_what_limits_count(database_url):
 
 
 def test_the_list_of_keys_shows_limits_and_their_use(limited, run, service, app, at):
-    at(TUESDAY_NOON)
     send = limited("5/s,9/d")
     accepted(send())
     accepted(send())

@@ -1,11 +1,8 @@
 """A key that is paused: its requests are refused and its texts wait, until it is resumed."""
 
-import json
-
 import pytest
 
 import reports
-from access.audit import Audit
 from access.keys import ApiKey
 from answers import accepted, refusal, sender
 from database import Refused, clock
@@ -24,8 +21,7 @@ def shop(client):
     return send
 
 
-def test_its_requests_are_refused_until_it_is_resumed(shop, at):
-    at(TUESDAY_NOON)
+def test_its_requests_are_refused_until_it_is_resumed(shop):
     assert shop.key.pause(clock.now())
     response = shop()
     refusal(response, 403)
@@ -77,18 +73,6 @@ def test_one_that_the_carrier_may_have_ends_as_usual(
     assert again(message).status == (Status.CANCELLED if is_cancelled else Status.EXPIRED)
     assert (again(message).last_error is None) == can_be_asked
     assert given.texts == []
-
-
-def test_commands_pause_and_resume_and_the_audit_has_both(run):
-    key_named("shop")
-    assert run("keys", "pause", "shop") == "shop: paused\n"
-    assert run("keys", "pause", "shop") == "shop: was paused before\n"
-    (told,) = [each for each in json.loads(run("keys", "list", "--json")) if each["paused_at"]]
-    assert told["name"] == "shop"
-    assert run("keys", "resume", "shop") == "shop: resumed\n"
-    assert run("keys", "resume", "shop") == "shop: was not paused\n"
-    actions = [row.what for row in Audit.select().order_by(Audit.id)]
-    assert actions[-2:] == ["key paused", "key resumed"]
 
 
 def test_a_revoked_key_cannot_be_paused():

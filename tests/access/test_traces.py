@@ -18,8 +18,7 @@ SECRET = "a secret of tests, of 32 characters"
 
 
 @pytest.fixture
-def app(settings, at):
-    at(TUESDAY_NOON)
+def app(settings):
     return create_app(settings._replace(secret_key=SECRET))
 
 

@@ -7,6 +7,12 @@ import textwrap
 import pytest
 
 from app import create_app
+from samples import TUESDAY_NOON
+
+
+@pytest.fixture
+def noon(at):
+    at(TUESDAY_NOON)
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from database import clock, db
 from events.outbox import EventAddress
 from samples import DAY, HOUR, TUESDAY_NOON
 
+pytestmark = pytest.mark.usefixtures("noon")
+
 
 @pytest.fixture
 def cell(run):
@@ -72,7 +74,6 @@ def test_a_name_is_taken_until_its_key_is_revoked(session):
 
 
 def test_the_end_of_a_key_is_moved(session, run, at):
-    at(TUESDAY_NOON)
     secret = run("keys", "create", "app", "--expires", "1d").strip()
     at(TUESDAY_NOON + 2 * DAY)
     assert ApiKey.authenticate(secret, clock.now()) is None
@@ -91,6 +92,25 @@ def test_the_end_of_a_key_is_moved(session, run, at):
     assert ApiKey.authenticate(secret, clock.now() + HOUR) is None
 
 
+def test_a_key_is_paused_and_resumed(session, run):
+    run("keys", "create", "app")
+    session("""
+        $ flask keys pause app
+        app: paused
+        $ flask keys pause app
+        app: was paused before
+    """)
+    (key,) = json.loads(run("keys", "list", "--json"))
+    assert key["paused_at"] == "2026-03-03T17:00:00.000Z"
+    session("""
+        $ flask keys resume app
+        app: resumed
+        $ flask keys resume app
+        app: was not paused
+    """)
+    assert [row.what for row in Audit.select()] == ["key created", "key paused", "key resumed"]
+
+
 def test_a_revoked_key_is_not_extended(refused, run):
     run("keys", "create", "app", "--expires", "never")
     run("keys", "revoke", "app")
@@ -98,7 +118,6 @@ def test_a_revoked_key_is_not_extended(refused, run):
 
 
 def test_the_list_shows_the_role_and_until_when_an_old_secret_is_valid(run, cell, at):
-    at(TUESDAY_NOON)
     run("keys", "create", "ann", "--role", "approver")
     assert (cell("role"), cell("old secret until")) == ("approver", "-")
     run("keys", "rotate", "ann", "--overlap", "2d")

@@ -10,24 +10,23 @@ import pytest
 import database
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
-from carriers import Carrier
 from cli import base
 from databases import on_postgres
-from models import FINISHED, Message, Status, new_id
+from models import FINISHED, Message, Status
 from samples import DAY, HOUR, LONDON, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
-from scheduler import Scheduler
 from stored_messages import again, held, key_named, store, store_many
+
+pytestmark = pytest.mark.usefixtures("noon")
 
 MONDAY_OPENING = datetime(2026, 3, 2, 14, tzinfo=UTC)  # 9 AM in New York
 OLD = TUESDAY_NOON - 31 * DAY
 NOON = "2026-03-03T17:00:00.000Z"
-UNKNOWN = str(new_id(TUESDAY_NOON))
+NO_TERMINAL = "There is no terminal to ask on; --yes skips the question."
 
 
 @pytest.fixture
-def messages(flask, at):
-    """Run `flask messages …` at noon: `messages("approve", message.id)`."""
-    at(TUESDAY_NOON)
+def messages(flask):
+    """Run `flask messages …`: `messages("approve", message.id)`."""
     return lambda *words: flask("messages", *map(str, words))
 
 
@@ -276,41 +275,24 @@ def test_what_is_no_id_is_refused_and_nothing_is_done(messages, command, bad):
     assert again(message).__data__ == message.__data__
 
 
-def test_approving_twice_is_approving_once(messages):
+def test_a_decision_may_be_repeated_and_a_cancelled_message_is_not_approved(session):
     message = store(manual_mode=True)
-    for _ in range(2):
-        result = messages("approve", message.id, message.id)
-        assert (result.exit_code, result.stderr) == (0, "")
-    assert again(message).approved
-
-
-def test_what_was_approved_can_still_be_cancelled_and_what_was_cancelled_not_approved(messages):
-    message = store(manual_mode=True)
-    assert messages("approve", message.id).exit_code == 0
-    assert messages("cancel", message.id).exit_code == 0
-    assert messages("approve", message.id).exit_code == 1
-    assert again(message).status == Status.CANCELLED
-    assert again(message).finished_at == TUESDAY_NOON
-
-
-@pytest.fixture
-def carrier():
-    """A carrier that takes every text; `.sent` are their numbers."""
-
-    class Taking(Carrier):
-        name = "taking"
-
-        def __init__(self):
-            self.sent = []
-
-        def send(self, to, text, **_):
-            self.sent.append(to)
-
-    return Taking()
+    session(f"""
+        $ flask messages approve {message.id} {message.id}
+        {message.id}: approved
+        {message.id}: approved
+        $ flask messages approve {message.id}
+        {message.id}: approved
+        $ flask messages cancel {message.id}
+        {message.id}: cancelled
+        $ flask messages approve {message.id}
+        {message.id}: not approved: cancelled at {NOON}
+        [1]
+    """)
 
 
 @pytest.mark.parametrize("status", sorted(ALLOWED["retry"]))
-def test_retry_gives_a_message_all_its_retries_again(messages, settings, carrier, status):
+def test_retry_gives_a_message_all_its_retries_again(messages, run_pass, carrier, status):
     message = store(
         status=status, attempts=4, last_error="busy", finished_at=SUNDAY_NIGHT, send_at=SUNDAY_NIGHT
     )
@@ -318,39 +300,38 @@ def test_retry_gives_a_message_all_its_retries_again(messages, settings, carrier
     waiting = again(message)
     assert (waiting.status, waiting.attempts) == (Status.SCHEDULED, 0)
     assert (waiting.send_at, waiting.finished_at) == (TUESDAY_NOON, None)
-    assert Scheduler(settings, carrier).run_pass()["sent"] == 1
-    assert carrier.sent == [NEW_YORK]
+    run_pass(TUESDAY_NOON)
+    assert carrier.numbers == [NEW_YORK]
 
 
-def test_retry_keeps_approval_and_the_do_not_call_list_in_force(messages, settings, carrier):
+def test_retry_keeps_approval_and_the_do_not_call_list_in_force(messages, run_pass, carrier):
     unapproved = store(status=Status.BLOCKED, manual_mode=True, finished_at=SUNDAY_NIGHT)
     listed = store(status=Status.BLOCKED, check_dnc=True, to=LONDON, finished_at=SUNDAY_NIGHT)
     DoNotCall.add([LONDON], TUESDAY_NOON, "operator")
     assert messages("retry", unapproved.id, listed.id).exit_code == 0
-    Scheduler(settings, carrier).run_pass()
-    assert carrier.sent == []
+    run_pass(TUESDAY_NOON)
+    assert carrier.numbers == []
     assert (again(unapproved).status, again(unapproved).approved) == (Status.QUEUED, False)
     assert again(listed).status == Status.BLOCKED
 
 
-def test_retry_keeps_to_business_hours_an_hour_after_the_send_date(flask, settings, carrier, at):
+def test_retry_keeps_to_business_hours_an_hour_after_the_send_date(flask, run_pass, at):
     message = store(status=Status.FAILED, send_date=SUNDAY_NIGHT, finished_at=SUNDAY_NIGHT)
     for late, sent in ((HOUR - SECOND, 1), (HOUR, 0)):
         at(SUNDAY_NIGHT + late)
         Message.update(status=Status.FAILED).execute()
         assert flask("messages", "retry", str(message.id)).exit_code == 0
-        assert Scheduler(settings, carrier).run_pass()["sent"] == sent
+        assert run_pass(SUNDAY_NIGHT + late)["sent"] == sent
     assert again(message).send_at == MONDAY_OPENING
 
 
-def test_retry_keeps_a_send_date_that_is_still_to_come(messages, settings, carrier, at):
+def test_retry_keeps_a_send_date_that_is_still_to_come(messages, run_pass):
     """For example after a STOP that the recipient took back."""
     message = store(status=Status.BLOCKED, send_date=TUESDAY_NOON + HOUR, finished_at=SUNDAY_NIGHT)
     assert messages("retry", message.id).exit_code == 0
-    assert Scheduler(settings, carrier).run_pass()["sent"] == 0
+    assert run_pass(TUESDAY_NOON)["sent"] == 0
     assert again(message).send_at == TUESDAY_NOON + HOUR
-    at(TUESDAY_NOON + HOUR)
-    assert Scheduler(settings, carrier).run_pass()["sent"] == 1
+    assert run_pass(TUESDAY_NOON + HOUR)["sent"] == 1
 
 
 @pytest.mark.parametrize("command", DONE)
@@ -380,9 +361,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_done(messages, command):
     message = store(status=min(ALLOWED[command]), manual_mode=True, finished_at=TUESDAY_NOON)
     result = messages(command, "--to", NEW_YORK)
     assert result.exit_code == 1
-    question = f"{command.capitalize()} 1 message?"
-    hint = "There is no terminal to ask on; --yes skips the question."
-    assert result.stderr == f"Error: {question} {hint}\n"
+    assert result.stderr == f"Error: {command.capitalize()} 1 message? {NO_TERMINAL}\n"
     assert again(message).__data__ == message.__data__
 
 
@@ -402,19 +381,12 @@ def test_the_limit_takes_the_newest(messages):
     assert (again(older).approved, again(newer).approved) == (False, True)
 
 
-def test_what_was_redacted_is_not_tried_again(messages):
-    message = store(status=Status.FAILED, to=None, message=None, finished_at=SUNDAY_NIGHT)
-    assert messages("retry", message.id).exit_code == 1
-    assert again(message).status == Status.FAILED
-
-
 # purge, redact
 
 
 @pytest.fixture
-def ages(database_url, at):
+def ages(database_url):
     """An old and a young message in each state."""
-    at(TUESDAY_NOON)
     return {
         (status, finished_at): store(
             status=status,
@@ -449,9 +421,8 @@ def test_redact_clears_number_and_text_of_what_ended_long_ago_and_keeps_the_reco
     assert flask("messages", "redact", "--older-than", "30").stdout == "0 redacted\n"
 
 
-def test_while_an_equal_text_is_in_doubt_a_text_is_neither_purged_nor_redacted(session, at):
+def test_while_an_equal_text_is_in_doubt_a_text_is_neither_purged_nor_redacted(session):
     """Its reference tells whose copy it is that the carrier names."""
-    at(TUESDAY_NOON)
     doubtful = store(in_doubt=1, in_doubt_since=OLD)
     store(status=Status.SENT, finished_at=OLD, carrier_reference="SM1")
     store(message="Another", status=Status.SENT, finished_at=OLD)
@@ -472,9 +443,8 @@ def test_while_an_equal_text_is_in_doubt_a_text_is_neither_purged_nor_redacted(s
 
 
 @on_postgres
-def test_a_purge_is_quick_though_the_table_was_empty_when_postgres_last_looked(run, at):
+def test_a_purge_is_quick_though_the_table_was_empty_when_postgres_last_looked(run):
     """For what it takes for a row or two, the planner repeats a subquery for each row."""
-    at(TUESDAY_NOON)
     old = {"status": Status.SENT, "finished_at": OLD, "to": None, "message": None}
     store_many(1500, **old)
     Message.delete().execute()
@@ -484,8 +454,7 @@ def test_a_purge_is_quick_though_the_table_was_empty_when_postgres_last_looked(r
 
 
 @pytest.mark.parametrize("which", [("--older-than", "30"), ("--to", NEW_YORK)])
-def test_purge_and_redact_work_in_batches(database_url, run, at, which):
-    at(TUESDAY_NOON)
+def test_purge_and_redact_work_in_batches(database_url, run, which):
     store_many(2500, status=Status.SENT, finished_at=OLD)
     Message.update(to=NEW_YORK).execute()
     assert run("messages", "redact", *which) == "2500 redacted\n", "without asking"
@@ -493,37 +462,28 @@ def test_purge_and_redact_work_in_batches(database_url, run, at, which):
     assert Message.select().count() == 0
 
 
-def test_before_more_than_a_hundred_are_purged_somebody_is_asked(messages):
-    words = "purge", "--older-than", "1"
-
-    def there():
-        return Message.select().where(Message.finished_at == OLD).count()
-
-    def store_old(count):
-        store_many(count, status=Status.SENT, finished_at=OLD)
-
+def test_before_more_than_a_hundred_are_purged_somebody_is_asked(session):
     store()  # waits
-    store(to=LONDON, status=Status.SENT, finished_at=TUESDAY_NOON)
-    store_old(101)
-    result = messages(*words)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith(
-        "Error: Purge 101 messages? There is no terminal to ask on; --yes "
-    )
-    assert there() == 101
-    assert messages(*words, "--yes").exit_code == 0
-    assert there() == 0
-    store_old(100)
-    assert messages(*words).exit_code == 0, "a hundred go without a question"
-    assert there() == 0
-
-
-def test_to_purge_everything_has_to_be_meant(ages, flask):
-    refused = flask("messages", "purge", "--older-than", "0")
-    assert refused.exit_code == 1
-    assert "Purge every message that has ended?" in refused.stderr
-    assert Message.select().count() == len(ages)
-    assert flask("messages", "purge", "--older-than", "0", "--yes").stdout == "14 deleted\n"
+    store(to=LONDON, status=Status.SENT, finished_at=TUESDAY_NOON - HOUR)
+    store_many(101, status=Status.SENT, finished_at=OLD)
+    session(f"""
+        $ flask messages purge --older-than 1
+        Error: Purge 101 messages? {NO_TERMINAL}
+        [1]
+        $ flask messages purge --older-than 1 --yes
+        101 deleted
+    """)
+    store_many(100, status=Status.SENT, finished_at=OLD)
+    session(f"""
+        $ flask messages purge --older-than 1
+        100 deleted
+        $ flask messages purge --older-than 0
+        Error: Purge every message that has ended? {NO_TERMINAL}
+        [1]
+        $ flask messages purge --older-than 0 --yes
+        1 deleted
+    """)
+    assert [message.status for message in Message.select()] == [Status.QUEUED]
 
 
 # redact --to
@@ -547,8 +507,7 @@ def test_a_number_and_its_texts_are_forgotten_but_not_what_still_waits(messages)
     assert str(other.id) not in result.stderr
 
 
-def test_what_still_waits_can_be_cancelled_and_then_forgotten(session, database_url, at):
-    at(TUESDAY_NOON)
+def test_what_still_waits_can_be_cancelled_and_then_forgotten(session, database_url):
     message = store(status=Status.SCHEDULED)
     session(f"""
         $ flask messages redact --to {NEW_YORK}

@@ -15,12 +15,9 @@ from sending.inbound import ReplyRules
 from sending.replies import Reply
 from stored_messages import held
 
+pytestmark = pytest.mark.usefixtures("noon", "database_url")
+
 RULES = ReplyRules(Way("twilio"), "asked", None, None)
-
-
-@pytest.fixture(autouse=True)
-def noon(at, database_url):
-    at(TUESDAY_NOON)
 
 
 def hear(text, number=NEW_YORK, now=TUESDAY_NOON, **fields):

@@ -1,13 +1,13 @@
 """flask keys rules: rules of a key in place of the settings."""
 
 import json
-import threading
 
 import pytest
 
 from access.audit import Audit
 from access.keys import ApiKey
-from database import Refused, db
+from database import Refused
+from own_threads import at_once
 from samples import TUESDAY_NOON
 
 FORMS = {
@@ -153,20 +153,13 @@ def test_two_who_set_different_rules_at_once_both_know_the_others(app_key):
     def rule(**changes):
         try:
             ApiKey.get().rule(changes, TUESDAY_NOON, check)
-            results.append("set")
         except Refused:
-            results.append("refused")
-        finally:
-            db.close()
+            return "refused"
+        return "set"
 
     for _ in range(5):
-        results = []
         ApiKey.update(hours=None, quiet_hours=None).execute()
-        both = [{"hours": "22:00-24:00"}, {"quiet_hours": "21:00-08:00"}]
-        threads = [threading.Thread(target=rule, kwargs=changes) for changes in both]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        both = {"hours": "22:00-24:00"}, {"quiet_hours": "21:00-08:00"}
+        results = at_once(*(lambda changes=changes: rule(**changes) for changes in both))
         assert sorted(results) == ["refused", "set"]
         assert (ApiKey.get().hours is None) != (ApiKey.get().quiet_hours is None)

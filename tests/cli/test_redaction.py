@@ -5,6 +5,7 @@ import json
 import random
 import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -72,15 +73,13 @@ def load(database_url):
                     [f"R{number}"],
                 )
 
-    threads = [threading.Thread(target=read_and_write, args=[number]) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        done = [pool.submit(read_and_write, number) for number in range(4)]
+        try:
+            yield
+        finally:
+            stop.set()
+    assert [each.result() for each in done] == [None] * 4
 
 
 @on_sqlite
@@ -134,7 +133,7 @@ NO_NUMBER_AND_NO_TEXT = {
 }
 
 
-def test_every_column_of_text_is_forgotten_or_kept_on_purpose_or_holds_nothing_of_a_person():
+def test_every_column_of_text_is_forgotten_kept_on_purpose_or_of_no_person():
     decided = (FORGOTTEN, KEPT_ON_PURPOSE, NO_NUMBER_AND_NO_TEXT)
     for table in (each._meta for each in database.Table.__subclasses__()):
         texts = {name for name, column in table.columns.items() if isinstance(column, TextField)}

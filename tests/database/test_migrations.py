@@ -4,7 +4,6 @@ import re
 import runpy
 import uuid
 
-import peewee
 import psycopg
 import pytest
 from playhouse.migrations import Runner
@@ -14,7 +13,6 @@ import database
 import desk  # noqa: F401  with the scheduler it defines every table
 import models
 import scheduler  # noqa: F401
-from access import keys
 from database import clock, db
 from databases import on_both, renamed
 from running import ROOT
@@ -108,28 +106,6 @@ def test_columns_and_indexes_are_those_that_the_models_would_make(migrated):
     assert not {*NAMES} & {*db.get_tables()}
     db.create_tables(TABLES)
     assert (columns(), indexes(), foreign_keys()) == migrated
-
-
-def test_the_tables_hold_what_they_promise(migrated):
-    now = clock.now()
-    keys.ApiKey.issue("app", None, now)
-    with pytest.raises(database.Refused):
-        keys.ApiKey.issue("app", None, now)
-    with pytest.raises(peewee.IntegrityError):
-        models.Message.insert(
-            id=models.new_id(now),
-            key=0,
-            to="+1",
-            message="",
-            send_at=now,
-            status="queued",
-            manual_mode=False,
-            available_to_group=False,
-            check_dnc=False,
-            approved=True,
-            max_retries=0,
-            created_at=now,
-        ).execute()
 
 
 @pytest.mark.slow

@@ -5,17 +5,10 @@ from jinja2 import FileSystemBytecodeCache
 
 from access.keys import Role
 from app import create_app
-from databases import SQLITE
 from desk_visitor import signed_in
 from samples import TUESDAY_NOON
 
 SECRET = "not so secret, but long enough"
-
-
-@pytest.fixture(params=[SQLITE])
-def kind(request):
-    """The kind of database; `on_both` has a test run on the other, too."""
-    return request.param
 
 
 @pytest.fixture

@@ -4,16 +4,10 @@ import re
 import uuid
 from html.parser import HTMLParser
 
-import pytest
-
 from access.keys import ApiKey, Role
-from databases import POSTGRES, SQLITE
 from samples import MINUTE, TUESDAY_NOON
 from sending.replies import Reply
 from stored_messages import key_named, store
-
-on_both = pytest.mark.parametrize("kind", [SQLITE, POSTGRES])
-"""For tests whose SQL, order or locks matter; the others run on SQLite."""
 
 PAGES = ("/desk/", "/desk/replies", "/desk/messages", "/desk/do-not-call", "/desk/keys")
 
@@ -78,8 +72,13 @@ class Visitor:
         self.open(path)
         return self.page.text
 
-    def press(self, words, message=None, selected=(), follow=True, **fields):
-        """Press a button, by default the first with these words; follow a redirect if asked to."""
+    def press(self, words, message=None, selected=(), follow=True, on=None, **fields):
+        """Press a button, by default the first with these words; follow a redirect if asked to.
+
+        With `on`, open that page first.
+        """
+        if on:
+            self.open(on)
         found = self.page.buttons(words)
         if message:
             values = [button.get("value", "").replace("-", "") for _, button in found]

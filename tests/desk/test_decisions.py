@@ -6,7 +6,8 @@ import pytest
 
 from access.audit import Audit
 from access.keys import ApiKey, Role
-from desk_visitor import Page, ask, ask_many, on_both, signed_in
+from databases import on_both
+from desk_visitor import Page, ask, ask_many, signed_in
 from faulty_database import FaultyDatabase
 from models import Message, Status
 from own_threads import at_once
@@ -163,8 +164,7 @@ def test_how_often_a_number_was_texted_in_the_last_day_is_shown(approver):
 def test_a_decision_is_kept_with_who_made_it_and_when(request, run, person, button):
     visitor, name = request.getfixturevalue(person), {"approver": "Ann", "operator": "Olga"}[person]
     message = ask() if person == "approver" else ask(group=None, available_to_group=False)
-    visitor.open()
-    visitor.press(button, message)
+    visitor.press(button, message, on="/desk/")
     assert "Nothing is waiting for approval" in visitor.page.text
     kept = json.loads(run("messages", "show", str(message.id)))
     if button == "Approve":
@@ -179,8 +179,7 @@ def test_a_decision_is_kept_with_who_made_it_and_when(request, run, person, butt
 
 def test_a_text_in_doubt_is_cancelled_unless_the_carrier_has_it(operator):
     doubtful = ask(approved=True, in_doubt=1, in_doubt_since=TUESDAY_NOON, send_date=None)
-    operator.open("/desk/messages")
-    operator.press("Cancel", doubtful)
+    operator.press("Cancel", doubtful, on="/desk/messages")
     words = "1 text cancelled, unless the carrier has it already: +1 212-555-0123 Undo"
     assert words in operator.page.text
     assert not operator.page.buttons("Cancel")

@@ -7,7 +7,8 @@ import pytest
 from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply
 from access.keys import Role
 from database import Refused
-from desk_visitor import on_both, reply, signed_in
+from databases import on_both
+from desk_visitor import reply, signed_in
 from samples import DAY, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending.replies import Reply
 

@@ -186,8 +186,7 @@ def test_a_session_that_ends_while_a_form_arrives_changes_nothing(
 
 def test_an_undo_is_too_late_if_its_form_arrives_too_late(approver, at):
     message = ask()
-    approver.open()
-    approver.press("Refuse", message)
+    approver.press("Refuse", message, on="/desk/")
     for seconds, undone in ((60, False), (59, True)):
         late = TUESDAY_NOON + timedelta(seconds=seconds)
         post_slowly(approver, "/desk/", partial(at, late), **{"undo-refuse": message.id.hex})

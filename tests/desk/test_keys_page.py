@@ -39,8 +39,7 @@ def test_each_key_is_shown_with_limits_and_what_it_sent_lately(operator, shop, a
 
 
 def test_a_key_is_paused_and_resumed_and_both_can_be_undone(operator, shop, at):
-    operator.open(PAGE)
-    operator.press("Pause")
+    operator.press("Pause", on=PAGE)
     assert "shop is paused." in operator.page.text
     assert paused(shop)
     assert "paused since 5:00 PM, Tuesday, Mar 3 UTC" in operator.page.text
@@ -57,8 +56,7 @@ def test_a_key_is_paused_and_resumed_and_both_can_be_undone(operator, shop, at):
 
 
 def test_undo_is_offered_for_a_minute(operator, shop, at):
-    operator.open(PAGE)
-    operator.press("Pause")
+    operator.press("Pause", on=PAGE)
     at(TUESDAY_NOON + timedelta(seconds=59))
     operator.open(PAGE)
     assert "for 1 second" in operator.page.text

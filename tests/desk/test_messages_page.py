@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from desk_visitor import Visitor, ask, next_page, on_both, rows, signed_in, walk
+from databases import on_both
+from desk_visitor import Visitor, ask, next_page, rows, signed_in, walk
 from models import FINISHED, Message, Status, new_id
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import retention

@@ -2,7 +2,8 @@
 
 import pytest
 
-from desk_visitor import ask, on_both
+from databases import on_both
+from desk_visitor import ask
 from samples import DAY, MINUTE, SECOND, TUESDAY_NOON
 from stored_messages import decide_on
 

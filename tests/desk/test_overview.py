@@ -6,11 +6,13 @@ import pytest
 
 from access.keys import Role
 from access.limits import parse
+from answers import accepted, sender
 from app import create_app
 from carriers.ways import Way
-from desk_visitor import ask, issue, on_both, signed_in
+from databases import on_both
+from desk_visitor import ask, issue, signed_in
 from models import Status
-from samples import DAY, HOUR, MINUTE, NEW_YORK, TUESDAY_NOON
+from samples import HOUR, MINUTE, TUESDAY_NOON
 from sending.carrier_state import CarrierState
 from several_carriers import STAND_INS, UNREACHED, written
 from stored_messages import decide_on, held, store
@@ -94,29 +96,18 @@ def test_an_operator_sees_why_most_texts_end_badly(operator):
 def test_an_operator_sees_which_keys_are_at_a_limit_ten_by_name(operator, approver, app, at):
     secrets = [issue(f"shop <{n}>", role=Role.SENDER, limits=parse("1/min,9/d")) for n in range(12)]
     issue("idle", role=Role.SENDER, limits=parse("1/min"))
-    client, body = app.test_client(), {"to": NEW_YORK, "message": "Hello"}
+    first, *others = (sender(app.test_client(), secret) for secret in secrets)
     assert "limit" not in operator.read()
-    client.post("/v1/text-messages", json=body, headers={"X-Api-Key": secrets[0]})
+    accepted(first())
     assert "Keys at their limit: shop <0> (1/min)." in operator.read()
-    for secret in secrets[1:]:
-        client.post("/v1/text-messages", json=body, headers={"X-Api-Key": secret})
+    for send in others:
+        accepted(send())
     assert operator.read().count(" (1/min)") == 10
     assert "(1/min) and 2 more." in operator.page.text
     assert "limit" not in approver.read()
     assert "24 hours" not in approver.page.text
     at(TUESDAY_NOON + MINUTE)
     assert "at their limit" not in operator.read()
-
-
-def test_a_key_is_at_a_limit_of_a_month_until_that_is_over(app, at):
-    secret = issue("shop", role=Role.SENDER, limits=parse("1/mo"))
-    body, headers = {"to": NEW_YORK, "message": "Hello"}, {"X-Api-Key": secret}
-    for days, status in ((0, 201), (1, 429), (28, 429), (29, 201)):
-        at(TUESDAY_NOON + days * DAY)
-        person = signed_in(app, f"Olga {days}", role=Role.OPERATOR)
-        assert ("Keys at their limit: shop (1/mo)." in person.read()) is (status == 429)
-        response = app.test_client().post("/v1/text-messages", json=body, headers=headers)
-        assert response.status_code == status
 
 
 @pytest.mark.parametrize(("of_us", "of_eu", "stand_in"), STAND_INS)

@@ -6,17 +6,8 @@ import pytest
 
 import models
 from app import create_app
-from desk_visitor import (
-    PAGES,
-    Visitor,
-    ask,
-    ask_many,
-    copy_of,
-    guarded,
-    next_page,
-    on_both,
-    walk,
-)
+from databases import on_both
+from desk_visitor import PAGES, Visitor, ask, ask_many, copy_of, guarded, next_page, walk
 from models import Message, Status
 from samples import HOUR, NEW_YORK, TUESDAY_NOON
 from stored_messages import store
@@ -99,10 +90,8 @@ def test_no_query_is_an_error_of_ours(operator, page, query):
 def test_numbers_and_texts_stay_out_of_the_log(operator, caplog):
     caplog.set_level("INFO")
     message = ask("a secret text")
-    operator.open()
-    operator.press("Approve", message)
-    operator.open("/desk/do-not-call")
-    operator.press("Add", number=NEW_YORK)
+    operator.press("Approve", message, on="/desk/")
+    operator.press("Add", number=NEW_YORK, on="/desk/do-not-call")
     assert f"message {message.id} approved by Olga" in caplog.text
     assert "a number was added to the Do Not Call list by Olga" in caplog.text
     for hidden in ("a secret text", NEW_YORK[1:], "212-555"):

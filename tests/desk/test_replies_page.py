@@ -6,8 +6,9 @@ from access.do_not_call import DoNotCall, LastReply
 from access.keys import ApiKey, Role
 from carriers import Reply as Said
 from carriers.ways import Way
+from databases import on_both
 from desk import lists
-from desk_visitor import following, next_page, on_both, reply, rows
+from desk_visitor import following, next_page, reply, rows
 from models import Message, Status
 from samples import HOUR, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import inbound, inbox
@@ -167,8 +168,7 @@ def test_mark_as_read_is_for_all_that_was_shown_of_a_number_and_can_be_undone(ap
 @pytest.mark.parametrize("why", ["too late", "of another", "never", "listed since"])
 def test_what_a_person_has_not_just_read_is_not_undone(operator, heard, at, why):
     first, other = heard[1], heard[4]
-    operator.open(PAGE)
-    operator.press("Mark as read", first)
+    operator.press("Mark as read", first, on=PAGE)
     if why == "too late":
         at(TUESDAY_NOON + MINUTE)
     if why == "listed since":
@@ -222,8 +222,7 @@ def test_a_help_that_had_its_answer_lately_or_none_needs_somebody(operator):
 
 def looked_for(visitor, words, page=PAGE):
     """The rows of a list that a person looks for."""
-    visitor.open(page)
-    visitor.press("Show", find=words)
+    visitor.press("Show", find=words, on=page)
     return rows(visitor)
 
 
@@ -352,8 +351,7 @@ def test_an_operator_alone_lists_a_number_and_takes_it_off_again(operator, appro
     assert approver.page.buttons("Add to Do Not Call") == []
     assert approver.send(PAGE, list=place).status_code == 403
     assert not DoNotCall.select().exists()
-    operator.open(PAGE)
-    operator.press("Add to Do Not Call", heard[1])
+    operator.press("Add to Do Not Call", heard[1], on=PAGE)
     shown(approver)
     assert approver.send(PAGE, **{"undo-list": place}).status_code == 403
     assert DoNotCall.lists(heard[1].number)
@@ -377,8 +375,7 @@ def remove(number):
 
 @pytest.mark.parametrize("meanwhile", [stop, remove, None])
 def test_what_happened_meanwhile_is_not_undone(operator, heard, at, meanwhile):
-    operator.open(PAGE)
-    operator.press("Add to Do Not Call", heard[1])
+    operator.press("Add to Do Not Call", heard[1], on=PAGE)
     meanwhile(heard[1].number) if meanwhile else at(TUESDAY_NOON + MINUTE)
     operator.open(PAGE)
     assert bool(operator.page.buttons("Undo")) is (meanwhile is stop)
@@ -420,8 +417,7 @@ def test_a_texts_own_page_has_its_replies_and_stays_after_a_button(approver, hea
     assert f"{PAGE}#to-{heard[0].message_id}" in approver.page.links
     assert "+1 212-555-0005 was marked as read." in approver.page.text
     assert Reply.get_by_id(heard[0].id).read_by == "Ann"
-    approver.open(PAGE)
-    approver.press("Undo")
+    approver.press("Undo", on=PAGE)
     assert Reply.get_by_id(heard[0].id).read_by is None
 
 

@@ -8,9 +8,11 @@ import pytest
 
 from access.keys import ApiKey, Role
 from access.sign_ins import SignIn
+from answers import refusal, sender
 from app import create_app
-from desk_visitor import PAGES, Visitor, ask, copy_of, is_out, issue, on_both
-from samples import DAY, HOUR, MILLISECOND, NEW_YORK, TUESDAY_NOON
+from databases import on_both
+from desk_visitor import PAGES, Visitor, ask, copy_of, is_out, issue
+from samples import DAY, HOUR, MILLISECOND, TUESDAY_NOON
 
 # Who
 
@@ -31,9 +33,7 @@ def test_an_approver_and_an_operator_sign_in_and_send_nothing(app, role):
     assert visitor.sign_in(secret).status_code == 303
     assert "Waiting for approval" in visitor.page.text
     assert f"Signed in as Ann, {role}" in visitor.page.text
-    body, headers = {"to": NEW_YORK, "message": "Hello"}, {"X-Api-Key": secret}
-    response = app.test_client().post("/v1/text-messages", json=body, headers=headers)
-    assert response.status_code == 403
+    refusal(sender(app.test_client(), secret)(), 403)
 
 
 @pytest.mark.parametrize("role", [Role.SENDER, Role.TESTER])
@@ -195,8 +195,7 @@ def test_a_deep_link_survives_the_sign_in(app, prefix, path):
 
 def test_it_survives_a_wrong_key_and_a_link_from_another_site_too(app):
     visitor, path = Visitor(app), f"/desk/messages/{ask().id}"
-    visitor.open(visitor.open(path).location)
-    visitor.press("Sign in", key="tms_wrong")
+    visitor.press("Sign in", key="tms_wrong", on=visitor.open(path).location)
     assert visitor.press("Sign in", follow=False, key=issue("Ann", "front")).location == path
     stranger, wanted = Visitor(app), path.replace("/desk/", "/desk/?next=")
     arrived = stranger.client.get(wanted, headers={"Sec-Fetch-Site": "cross-site"})

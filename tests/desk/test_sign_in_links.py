@@ -10,7 +10,8 @@ from access.audit import Audit
 from access.keys import ApiKey, Role
 from access.sign_ins import SignIn
 from app import create_app
-from desk_visitor import Visitor, is_out, issue, on_both, signed_in
+from databases import on_both
+from desk_visitor import Visitor, is_out, issue, signed_in
 from samples import DAY, HOUR, MILLISECOND, MINUTE, TUESDAY_NOON
 
 PUBLIC = "http://texts.example.com/stage"

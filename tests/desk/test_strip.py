@@ -87,8 +87,7 @@ def test_on_a_page_further_on_too(approver, of):
     stored = of.store(120)
     approver.open(of.page)
     second = next_page(approver)
-    approver.open(second)
-    response = approver.press(of.button, stored[70], follow=False)
+    response = approver.press(of.button, stored[70], follow=False, on=second)
     assert response.location == f"{second}#next"
     approver.open(second)
     there = rows(approver)
@@ -101,8 +100,7 @@ def test_on_a_page_further_on_too(approver, of):
 def test_below_the_last_text_it_has_the_focus_itself(approver):
     asked = ask_many(51)
     approver.open()
-    approver.open(next_page(approver))
-    approver.press("Approve", asked[50])
+    approver.press("Approve", asked[50], on=next_page(approver))
     assert "No more texts are waiting" in approver.page.text
     assert following(approver) == "result"
     assert not any("aria-describedby" in attrs for _, attrs in approver.page.elements)
@@ -132,8 +130,7 @@ def test_the_focus_goes_on_to_the_card_below_with_the_result_in_words(approver, 
 @of_both
 def test_below_a_prefix_the_page_stays_too(app, of):
     stored, visitor = of.store(3), signed_in(app, "Ann", "front", prefix="/stage")
-    visitor.open(of.page)
-    answer = visitor.press(of.button, stored[0], follow=False)
+    answer = visitor.press(of.button, stored[0], follow=False, on=of.page)
     assert answer.location == f"/stage{of.page}#next"
 
 
@@ -142,8 +139,7 @@ def test_below_a_prefix_the_page_stays_too(app, of):
 
 def test_it_has_all_results_of_the_minute_each_with_its_undo(approver):
     asked = ask_four()
-    approver.open()
-    approver.press("Approve", asked[2])
+    approver.press("Approve", asked[2], on="/desk/")
     approver.press("Refuse", asked[0])
     strip, *below = rows(approver)
     assert strip.index("1 text refused") < strip.index("1 text approved")
@@ -162,8 +158,7 @@ def test_it_has_all_results_of_the_minute_each_with_its_undo(approver):
 def test_several_have_one_result_where_the_first_was(approver):
     _, second, _, fourth = ask_four()
     decide_on(second).approve("Bob", TUESDAY_NOON)
-    approver.open()
-    approver.press("Refuse selected", selected=[second, fourth])
+    approver.press("Refuse selected", selected=[second, fourth], on="/desk/")
     first, strip, third = rows(approver)
     assert (first, third) == ("text 1", "text 3")
     told = "1 text refused: +1 212-555-0123 1 text not changed: +1 212-555-0123 was approved by Bob"
@@ -187,11 +182,9 @@ def test_a_new_answer_stands_in_place_of_the_old_one(operator, buttons, page):
     """Only the latest result about a text is shown, in lists and on its own page."""
     others, text = ask_many(3), ask("text 9", send_at=TUESDAY_NOON + HOUR)
     own, past = f"/desk/messages/{text.id}", None
-    operator.open("/desk/messages")
-    operator.press("Refuse", others[1])
+    operator.press("Refuse", others[1], on="/desk/messages")
     for button in buttons.split():
-        operator.open(own if page == "its own" else page)
-        operator.press(button, text)
+        operator.press(button, text, on=own if page == "its own" else page)
         past = PAST.get(button) or f"no longer {past}"
         operator.open("/desk/messages")
         told = re.findall(r"1 text ([a-z ]+ed):", operator.page.text)
@@ -222,8 +215,7 @@ def test_of_several_that_were_answered_anew_one_leaves_the_old_result(approver, 
 
 def test_of_many_one_is_undone_on_its_own_page_and_the_others_together(approver):
     asked = ask_many(13)
-    approver.open()
-    approver.press("Refuse selected", selected=asked)
+    approver.press("Refuse selected", selected=asked, on="/desk/")
     approver.open(f"/desk/messages/{asked[1].id}")
     assert "1 text refused: +1 212-555-0123 Undo for 60 seconds" in approver.page.text
     approver.press("Undo")
@@ -238,8 +230,7 @@ def test_of_many_one_is_undone_on_its_own_page_and_the_others_together(approver)
 @of_both
 def test_it_is_of_this_list_this_person_and_what_is_still_there(operator, of):
     stored = of.store(2)
-    operator.open(of.page)
-    operator.press(of.button, stored[0])
+    operator.press(of.button, stored[0], on=of.page)
     for page in ("/desk/", "/desk/replies", "/desk/do-not-call"):
         operator.open(page)
         assert (of.told in operator.page.text) is (page == of.page)
@@ -302,8 +293,7 @@ def test_the_boxes_stay_ticked(approver, button):
     assert not approver.at.endswith("select=")
     assert [again(each).status for each in left] == [Status.CANCELLED] * len(left)
     asked = ask_many(50)
-    approver.open("/desk/?select=all")
-    approver.press("Refuse", asked[7])
+    approver.press("Refuse", asked[7], on="/desk/?select=all")
     assert len(ticked(approver)) == 49
     assert str(asked[7].id) not in ticked(approver)
 

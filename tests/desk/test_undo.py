@@ -8,7 +8,8 @@ from access.audit import Action, Audit
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from access.limits import parse_recipient_limit
-from desk_visitor import ask, on_both, signed_in
+from databases import on_both
+from desk_visitor import ask, signed_in
 from events.outbox import Event, EventAddress
 from models import Message, Status
 from own_threads import at_once
@@ -32,8 +33,7 @@ def test_a_decision_names_its_text_and_is_undone(operator, at, button, where):
     EventAddress.set(ApiKey.named("shop"), "http://x.test", TUESDAY_NOON)
     told, before = TOLD[button], columns(message)
     page = "/desk/messages" if where == "list" else f"/desk/messages/{message.id}"
-    operator.open(page)
-    operator.press(button, message)
+    operator.press(button, message, on=page)
     assert f"1 text {told}: +1 212-555-0123 Undo for 60 seconds" in operator.page.text
     undo = {f"undo-{button.lower()}": message.id}
     at(TUESDAY_NOON + MINUTE - MILLISECOND)
@@ -70,8 +70,7 @@ def test_what_is_approved_stays_for_as_long_as_undo_is_shown(approver, run_pass,
     before = columns(message)
     for is_undone in (True, False):
         at(approved_at)
-        approver.open()
-        approver.press("Approve", message)
+        approver.press("Approve", message, on="/desk/")
         assert f"Undo for {seconds} seconds" in approver.page.text
         for after in (SECOND, seconds * SECOND - MILLISECOND):
             run_pass(approved_at + after)
@@ -88,8 +87,7 @@ def test_what_is_approved_stays_for_as_long_as_undo_is_shown(approver, run_pass,
 
 def test_of_several_the_undo_is_of_those_that_are_still_here(approver, at):
     due, tomorrow = ask(), ask(status=Status.SCHEDULED, send_at=TUESDAY_NOON + DAY)
-    approver.open()
-    approver.press("Approve selected", selected=[due, tomorrow])
+    approver.press("Approve selected", selected=[due, tomorrow], on="/desk/")
     assert "Undo for 10 seconds" in approver.page.text
     at(TUESDAY_NOON + 11 * SECOND)
     assert "Undo for 49 seconds" in approver.read()
@@ -133,8 +131,7 @@ GONE = {
 @pytest.mark.parametrize("words", GONE)
 def test_an_approved_text_that_may_have_gone_is_not_taken_back(approver, words):
     message = ask()
-    approver.open()
-    approver.press("Approve", message)
+    approver.press("Approve", message, on="/desk/")
     GONE[words](message)
     before, form = columns(message), approver.page.buttons("Undo")
     approver.open()
@@ -150,8 +147,7 @@ def test_an_approved_text_that_may_have_gone_is_not_taken_back(approver, words):
 
 def test_a_text_that_was_redacted_meanwhile_has_no_undo(operator, run):
     message = ask()
-    operator.open()
-    operator.press("Refuse", message)
+    operator.press("Refuse", message, on="/desk/")
     assert operator.page.buttons("Undo")
     run("messages", "redact", "--to", message.to)
     operator.open()
@@ -161,8 +157,7 @@ def test_a_text_that_was_redacted_meanwhile_has_no_undo(operator, run):
 
 def test_only_the_same_person_undoes_and_only_what_was_decided(app, operator):
     message = ask()
-    operator.open()
-    operator.press("Refuse", message)
+    operator.press("Refuse", message, on="/desk/")
     other = signed_in(app, "Ann", "front")
     for action in ("undo-approve", "undo-refuse"):
         assert "was refused by Olga" in other.send("/desk/", **{action: message.id}).text

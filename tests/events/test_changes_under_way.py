@@ -55,20 +55,12 @@ def test_the_answer_of_an_old_address_says_nothing_of_the_new_one(
     at(TUESDAY_NOON + MINUTE)
     deliver()
     assert other.types == ["cancelled"] * tells_the_new_one
+    assert other.ids == receiver.ids * tells_the_new_one
     assert Event.select().count() == 0
     cancelled()
     deliver()
     assert len(other.events) == 1 + tells_the_new_one
     assert len(receiver.requests) == 1
-
-
-def test_a_410_of_one_key_leaves_another_key_at_the_same_address_on(app_key, receiver, deliver):
-    EventAddress.set(key_named("shop"), receiver.url, clock.now())
-    receiver.secret, receiver.answer = None, Answer(410)
-    cancelled()
-    deliver()
-    off = {address.key.name: address.off for address in EventAddress.select()}
-    assert off == {"app": GONE, "shop": None}
 
 
 @pytest.mark.slow
@@ -94,7 +86,7 @@ def test_what_is_in_hand_for_an_old_address_goes_to_the_new_one(
 
 
 @pytest.mark.parametrize(("status", "left"), [(500, 1), (410, 1), (204, 0)])
-def test_what_is_under_way_while_the_address_is_switched_off_is_given_up_unless_it_is_understood(
+def test_what_is_under_way_at_a_switch_off_is_given_up_unless_understood(
     app_key, receiver, run, deliver, at, status, left
 ):
     receiver.answer = Answer(status)
@@ -114,26 +106,6 @@ def test_what_is_under_way_while_the_address_is_switched_off_is_given_up_unless_
     assert len(receiver.requests) == 1 + left
     assert len({*receiver.ids}) == 1
     assert Event.select().count() == 0
-
-
-@pytest.mark.parametrize("how", ["--off", "410"])
-def test_what_waits_for_another_key_stays_when_one_is_switched_off(
-    app_key, receiver, receivers, run, deliver, how
-):
-    other = receivers()
-    EventAddress.set(key_named("shop"), other.url, clock.now())
-    other.answer = Answer(500)
-    for name in ("app", "shop"):
-        cancelled(name)
-    if how == "410":
-        receiver.answer = Answer(410)
-        deliver()
-    else:
-        run("keys", "events", "app", "--off")
-    assert {name: each[:2] for name, each in Event.by_name().items()} == {
-        "app": (0, 1),
-        "shop": (1, 0),
-    }
 
 
 def test_off_on_and_410_twice(app_key, receiver, run, deliver, caplog):
@@ -208,7 +180,7 @@ def test_what_was_given_up_again_is_kept_thirty_days_from_then(app_key, receiver
     assert Event.select().count() == 0
 
 
-def test_a_retry_of_everything_leaves_what_is_switched_off_and_is_one_word_of_the_audit(
+def test_a_retry_of_everything_leaves_what_is_off_and_is_one_row_of_the_audit(
     app_key, receiver, run, deliver
 ):
     EventAddress.set(key_named("shop"), receiver.url, clock.now())

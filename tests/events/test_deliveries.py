@@ -185,23 +185,6 @@ def test_retry_after_makes_it_later(app_key, receiver, deliver, retry_after, lea
     assert least - 5 <= waits <= most
 
 
-@on_both
-def test_what_waits_goes_to_the_address_that_holds_when_it_is_tried(
-    app_key, receiver, receivers, deliver, at
-):
-    receiver.answer = Answer(500)
-    at(TUESDAY_NOON)
-    cancelled()
-    deliver()
-    other = receivers()
-    EventAddress.set(app_key, other.url, clock.now())
-    at(TUESDAY_NOON + HOUR)
-    deliver()
-    assert len(receiver.requests) == 1
-    assert other.types == ["cancelled"]
-    assert other.ids == receiver.ids
-
-
 def test_messages_of_a_revoked_key_are_still_told_of(app_key, receiver, deliver):
     message = store()
     app_key.revoke(clock.now())

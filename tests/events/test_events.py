@@ -297,26 +297,6 @@ def test_the_secret_is_made_with_the_first_address_and_stays(app_key):
     assert (address.secret, address.off) == (secret, None)
 
 
-def test_switching_off_gives_up_what_waits_and_a_new_address_brings_nothing_back(app_key):
-    decide_on(store()).cancel("shell", TUESDAY_NOON)
-    EventAddress.switch_off(app_key.id, "by an operator", TUESDAY_NOON)
-    EventAddress.set(app_key, URL, TUESDAY_NOON)
-    assert Event.backlogs()[app_key.id][:2] == (0, 1)
-    (event,) = Event.select()
-    assert Event.retry(app_key, LATER) == 1
-    (again,) = Event.select()
-    assert (again.webhook_id, again.tries) == (event.webhook_id, 0)
-    assert Event.backlogs()[app_key.id] == (1, 0, TUESDAY_NOON)
-
-
-def test_what_was_written_while_the_address_was_switched_off_is_given_up_by_a_pass(app_key):
-    decide_on(store()).cancel("shell", TUESDAY_NOON)
-    EventAddress.update(off="by an operator").execute()
-    assert Event.give_up(LATER) == 1
-    assert Event.retry(None, LATER) == 0
-    assert Event.backlogs()[app_key.id][:2] == (0, 1)
-
-
 # Claims
 
 

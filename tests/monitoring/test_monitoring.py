@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -16,18 +15,16 @@ import yaml
 import database
 from access.keys import ApiKey, Role
 from access.limits import parse, parse_recipient_limit
-from answers import problems, refusal
+from answers import problems, refusal, sender
 from app import create_app
-from carriers import Carrier, CarrierError
 from database import clock
 from events.outbox import EventAddress
+from fake_carrier import ACCOUNT, FOR_NOW, TOO_FAST
 from models import Status
 from monitoring import health, metrics
 from monitoring.abuse import Abuse
 from running import ROOT
 from samples import HOUR, MINUTE, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
-from scheduler import Scheduler
-from sending import sender
 from sending.carrier_state import CarrierState
 from settings import VERSION
 from stored_messages import again, decide_on, held, key_named, store, store_history
@@ -97,31 +94,6 @@ def test_the_page_at_the_root_leads_to_all_that_the_body_names(client, optional_
 def test_without_a_desk_the_root_does_not_list_it(client):
     assert "desk" not in client.get("/").json
     assert client.post("/").status_code == 405
-
-
-class Failing(Carrier):
-    """A carrier that refuses every text while it has an error."""
-
-    name = "failing"
-
-    def __init__(self, **error):
-        self.error = error
-
-    def send(self, to, text, **_):
-        if self.error:
-            raise CarrierError("it says no", **self.error)
-
-
-@pytest.fixture
-def run_pass(settings, at, monkeypatch):
-    """Run a pass with a carrier at an instant: `run_pass(carrier, TUESDAY_NOON)`."""
-    monkeypatch.setattr(sender, "LONGEST_WAIT", 0)  # the clock stands still
-
-    def make(carrier, now):
-        at(now)
-        return Scheduler(settings, carrier).run_pass()
-
-    return make
 
 
 @pytest.fixture
@@ -226,71 +198,50 @@ def test_every_gauge_has_a_value_before_the_first_message(measured, at):
 # Three kinds of outage: each is reported within a minute and ends by itself
 
 
-@pytest.mark.parametrize("reason", [{"permanent": False}, {"too_fast": True}])
-def test_a_carrier_that_is_down_is_reported_until_it_is_back(reason, healthz, stats, run_pass):
+@pytest.mark.parametrize("no", [FOR_NOW, TOO_FAST])
+def test_a_carrier_that_is_down_is_reported_until_it_is_back(no, healthz, stats, run_pass, carrier):
     message = store(max_retries=9)
-    carrier = Failing(**reason)
-    run_pass(carrier, TUESDAY_NOON + SECOND)
+    carrier.answers[message.to] = no
+    run_pass(TUESDAY_NOON + SECOND)
     now = TUESDAY_NOON + MINUTE
     told = healthz(now).json
     assert (told["status"], told["retrying"], told["oldest_due_seconds"]) == ("ok", 1, 60)
     assert (told["last_sent_seconds"], told["last_pass_seconds"]) == (None, 59)
-    assert told["commonest_error"] == {"error": "it says no", "messages": 1}
+    assert told["commonest_error"] == {"error": str(no), "messages": 1}
     told = stats(now)
     assert (told["retrying"], told["oldest_due"]) == (1, "2026-03-03T17:00:00.000Z")
-    assert told["commonest_error"] == {"error": "it says no", "messages": 1}
+    assert told["commonest_error"] == {"error": str(no), "messages": 1}
     problem = "nothing was sent for 120 s though texts are due: no scheduler makes a pass"
     assert refused(healthz(TUESDAY_NOON + 3 * MINUTE, "?strict"))[0] == problem
 
-    carrier.error = {}
+    carrier.answers.clear()
     mended = max(again(message).send_at, TUESDAY_NOON + 3 * SECOND)
-    run_pass(carrier, mended)
+    run_pass(mended)
     told = healthz(mended, "?strict").json
     assert (told["status"], told["problems"]) == ("ok", [])
     assert (told["retrying"], told["last_sent_seconds"]) == (0, 0)
 
 
-def test_a_wrong_token_is_reported_at_once_until_it_is_mended(healthz, stats, flask, run_pass):
+def test_a_wrong_token_is_reported_at_once_until_it_is_mended(
+    healthz, stats, flask, run_pass, carrier
+):
     messages = [store() for _ in range(3)]
-    carrier = Failing(account=True)
-    run_pass(carrier, TUESDAY_NOON)
-    problem = "failing has refused the account since 2026-03-03T17:00:00.000Z: it says no"
+    carrier.answers[NEW_YORK] = ACCOUNT
+    run_pass(TUESDAY_NOON)
+    problem = "fake has refused the account since 2026-03-03T17:00:00.000Z: the token is wrong"
     told = healthz(TUESDAY_NOON).json
     assert (told["status"], told["problems"]) == ("ok", [problem])
     assert refused(healthz(TUESDAY_NOON, "?strict")) == [problem]
     told = stats(TUESDAY_NOON)
-    assert (told["carrier"], told["trouble"]) == ("failing", "it says no")
+    assert (told["carrier"], told["trouble"]) == ("fake", "the token is wrong")
     assert told["trouble_since"] == "2026-03-03T17:00:00.000Z"
     assert flask("stats").stdout.splitlines()[-1] == f"PROBLEM: {problem}"
 
-    carrier.error = {}
-    run_pass(carrier, TUESDAY_NOON + MINUTE)
+    carrier.answers.clear()
+    run_pass(TUESDAY_NOON + MINUTE)
     assert {again(message).status for message in messages} == {Status.SENT}
     assert healthz(TUESDAY_NOON + MINUTE, "?strict").json["problems"] == []
     assert stats(TUESDAY_NOON + MINUTE)["trouble"] is None
-
-
-def test_a_dead_scheduler_is_reported_until_another_makes_a_pass(healthz, stats, run_pass):
-    run_pass(Failing(), TUESDAY_NOON)
-    store()
-    now = TUESDAY_NOON + MINUTE
-    assert healthz(now).json["last_pass_seconds"] == 60
-    assert stats(now)["last_pass_at"] == "2026-03-03T17:00:00.000Z"
-    assert healthz(now, "?strict").status_code == 200
-    now += 2 * MINUTE
-    stalled, dead = refused(healthz(now, "?strict"))
-    assert stalled.endswith("no scheduler makes a pass")
-    assert dead.startswith("no scheduler makes a pass: the last one was at ")
-    run_pass(Failing(), now)
-    assert healthz(now, "?strict").status_code == 200
-
-
-def test_a_scheduler_without_a_carrier_is_reported(healthz, run_pass):
-    store()
-    now = TUESDAY_NOON + 3 * MINUTE
-    run_pass(None, now)
-    (problem,) = healthz(now).json["problems"]
-    assert problem.endswith("CARRIER_URL is not set")
 
 
 # Texts that end badly, though none waits
@@ -405,10 +356,10 @@ def test_a_web_that_cannot_store_says_it_until_it_can(post, healthz, at):
 
 
 def test_a_night_without_messages_is_no_problem(healthz, run_pass):
-    run_pass(Failing(), TUESDAY_NOON)
+    run_pass(TUESDAY_NOON)
     store(manual_mode=True)
     store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 24 * HOUR)
-    run_pass(Failing(), TUESDAY_NOON + 12 * HOUR - SECOND)
+    run_pass(TUESDAY_NOON + 12 * HOUR - SECOND)
     assert healthz(TUESDAY_NOON + 12 * HOUR, "?strict").json["problems"] == []
 
 
@@ -428,17 +379,16 @@ def test_one_message_that_fails_while_others_go_is_no_problem_for_an_hour(health
     assert problem == "a message has been due since 2026-03-03T17:00:00.000Z"
 
 
-def test_a_message_that_failed_and_waits_for_the_morning_is_not_due(healthz, run_pass):
+def test_a_message_that_failed_and_waits_for_the_morning_is_not_due(healthz, run_pass, carrier):
     evening = SUNDAY_NIGHT.replace(hour=21, minute=59)  # New York closes at 22:00 UTC
-    store(now=evening)
-    carrier = Failing(permanent=False)
-    assert run_pass(carrier, evening)["retrying"] == 1
-    assert run_pass(carrier, evening + 2 * MINUTE)["rescheduled"] == 1
-    run_pass(carrier, evening + 3 * HOUR)
+    carrier.answers[store(now=evening).to] = FOR_NOW
+    assert run_pass(evening)["retrying"] == 1
+    assert run_pass(evening + 2 * MINUTE)["rescheduled"] == 1
+    run_pass(evening + 3 * HOUR)
     told = healthz(evening + 3 * HOUR, "?strict").json
     assert (told["retrying"], told["oldest_due_seconds"]) == (0, 0)
     morning = evening + 16 * HOUR + MINUTE
-    run_pass(carrier, morning)
+    run_pass(morning)
     assert healthz(morning + MINUTE).json["oldest_due_seconds"] == 60
 
 
@@ -464,27 +414,11 @@ def test_a_stall_that_is_no_number_of_seconds_is_refused(stall, client):
     assert problems(answer) == ["strict: must be a whole number of seconds from 1 to 999999"]
 
 
-def test_health_needs_no_key_and_shows_nothing_private(healthz, run_pass):
-    store(to="+12125550123", message="attack at dawn")
-    run_pass(Failing(permanent=False), TUESDAY_NOON)
+def test_health_needs_no_key_and_shows_nothing_private(healthz, run_pass, carrier):
+    carrier.answers[store(message="attack at dawn").to] = FOR_NOW
+    run_pass(TUESDAY_NOON)
     text = healthz(TUESDAY_NOON + 3 * MINUTE, "?strict").text
     assert not any(private in text for private in ("5550123", "attack", "app", "tms_"))
-
-
-def test_health_is_readable_without_flask():
-    code = "import sys; from monitoring import health; print('flask' in sys.modules)"
-    run = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert run.stdout.strip() == "False"
-
-
-def test_a_missing_table_is_503_at_healthz(client):
-    database.db.execute_sql("ALTER TABLE carrier_state RENAME TO hidden")
-    try:
-        refusal(client.get("/healthz"), 503)
-    finally:
-        database.db.execute_sql("ALTER TABLE hidden RENAME TO carrier_state")
 
 
 def test_a_carrier_that_is_no_longer_used_is_not_reported(healthz):
@@ -580,8 +514,7 @@ def test_the_metrics_count_refusals_by_key_and_reason(settings, database_url):
     other = ApiKey.issue("other", None, clock.now())
     numbers = [(secret, NEW_YORK)] * 3 + [(other, NEW_YORK)] * 2 + [(secret, "+19002345678")]
     for key, to in numbers:
-        body = {"to": to, "message": "Hello"}
-        app.test_client().post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
+        sender(app.test_client(), key)(to=to)
     text = metrics_of(app)
     assert f'text_messages_refused_total{{key="{name}",reason="key_limit"}} 2.0' in text
     assert f'text_messages_refused_total{{key="{name}",reason="premium_rate"}} 1.0' in text
@@ -647,8 +580,7 @@ def test_stats_say_when_the_rate_holds_texts_up_and_until_when(settings, run_pas
     held, words = told(TUESDAY_NOON)
     assert held is None
     assert "SEND_RATE" not in words
-    at(TUESDAY_NOON)
-    Scheduler(rated, Failing()).run_pass()
+    run_pass(TUESDAY_NOON, send_rate=5.0)
     held, words = told(TUESDAY_NOON)
     assert held == {"texts": 19, "parts": 38, "empty_at": "2026-03-03T17:00:08.000Z"}
     assert words.splitlines()[-1] == (

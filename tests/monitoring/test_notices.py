@@ -22,7 +22,7 @@ from models import Message, Status
 from monitoring import notices
 from monitoring.notices import Notice, Notices
 from people import People
-from samples import DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
+from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import inbound, replies
 from sending.carrier_state import CarrierState
 from stored_messages import decide_on, key_named, store
@@ -49,15 +49,13 @@ def awaiting(key="app", **columns):
     return store(key=key_named(key), manual_mode=True, approved=False, **columns)
 
 
-def used(key, number, limits_of_it=None, now=TUESDAY_NOON):
+def used(key, number, limits_of_it=None, now=TUESDAY_NOON, **more):
     """A key that has used up so many of a day."""
     if limits_of_it:
         key.limit(limits.parse(limits_of_it), TUESDAY_NOON)
-    second = int(now.timestamp())
+    counts = dict.fromkeys(("used_s", "used_min", "used_h"), 0) | {"used_d": number} | more
     KeyUse.delete().where(KeyUse.key_id == key.id).execute()
-    KeyUse.insert(
-        key_id=key.id, second=second, used_s=0, used_min=0, used_h=0, used_d=number
-    ).execute()
+    KeyUse.create(key_id=key.id, second=int(now.timestamp()), **counts)
 
 
 # Approvals
@@ -91,30 +89,20 @@ def test_of_many_keys_ten_are_named(look):
     assert "key 10" not in told
 
 
-def test_what_waits_is_told_once_and_again_only_when_something_new_waits(look):
+def test_what_waits_is_told_again_only_when_something_new_waits_and_after_a_quarter(look):
     awaiting()
     assert len(look(TUESDAY_NOON)) == 1
     assert look(LATER) == []
     awaiting(now=LATER)
     (told,) = look(LATER)
     assert told.startswith("2 texts wait")
+    awaiting(now=LATER + MINUTE)
+    assert look(LATER + 15 * MINUTE - MILLISECOND) == []
+    assert len(look(LATER + 15 * MINUTE)) == 1
     assert look(LATER + HOUR) == []
-
-
-def test_within_fifteen_minutes_something_new_is_not_told_and_is_then(look):
-    awaiting()
-    assert len(look(TUESDAY_NOON)) == 1
-    awaiting(now=TUESDAY_NOON + MINUTE)
-    assert look(LATER - timedelta(milliseconds=1)) == []
-    assert len(look(LATER)) == 1
-
-
-def test_what_is_new_and_was_decided_before_its_time_is_not_told(look):
-    awaiting()
-    look(TUESDAY_NOON)
-    new = awaiting(now=TUESDAY_NOON + MINUTE)
-    decide_on(new).decide(False, "shell", TUESDAY_NOON + 2 * MINUTE)
-    assert look(LATER) == []
+    decided = awaiting(now=LATER + HOUR)
+    decide_on(decided).decide(False, "shell", LATER + HOUR)
+    assert look(LATER + 2 * HOUR) == []
 
 
 def test_a_text_that_was_stored_late_is_new(look):
@@ -264,26 +252,18 @@ def test_a_limit_of_the_day_that_is_used_up_is_told_once_a_day(look, limit):
 
 
 def test_limits_of_a_month_and_in_parts_are_told_once_in_each(look):
-    key, counts = key_named("shop"), dict.fromkeys(("used_s", "used_min", "used_h"), 0)
-    key.limit(limits.parse("9/d,9p/d,20p/mo"), TUESDAY_NOON)
-    KeyUse.create(
-        key_id=key.id, second=int(TUESDAY_NOON.timestamp()), used_d=9, parts_d=9, **counts
-    )
+    key = key_named("shop")
+    used(key, 9, "9/d,9p/d,20p/mo", parts_d=9)
     assert look(TUESDAY_NOON) == [f"{ALL} 9/d.", f"{ALL} 9p/d."]
-    day = {"second": KeyUse.second + 86_400, "parts_mo": 20, "used_d": 9}
-    KeyUse.update(day | {"parts_d": 8}).execute()
-    assert look(TUESDAY_NOON + DAY) == [f"{ALL} 9/d.", f"{ALL} 20p/mo."]
-    KeyUse.update(second=KeyUse.second + 86_400).execute()
-    assert look(TUESDAY_NOON + 2 * DAY) == [f"{ALL} 9/d."]
-    KeyUse.update(second=KeyUse.second + 30 * 86_400).execute()
-    assert look(TUESDAY_NOON + 32 * DAY) == [f"{ALL} 9/d.", f"{ALL} 20p/mo."]
+    for days, told in ((1, ["9/d", "20p/mo"]), (2, ["9/d"]), (32, ["9/d", "20p/mo"])):
+        now = TUESDAY_NOON + days * DAY
+        used(key, 9, now=now, parts_d=8, parts_mo=20)
+        assert look(now) == [f"{ALL} {each}." for each in told]
 
 
 def test_a_limit_of_a_month_that_is_set_to_what_was_used_on_earlier_days_is_told(look):
-    key, counts = key_named("shop"), dict.fromkeys(("used_s", "used_min", "used_h", "used_d"), 0)
-    second = int(TUESDAY_NOON.timestamp())
-    KeyUse.create(key_id=key.id, second=second, used_mo=20, **counts)
-    key.limit(limits.parse("30/mo"), TUESDAY_NOON)
+    key = key_named("shop")
+    used(key, 0, "30/mo", used_mo=20)
     assert look(TUESDAY_NOON + DAY) == []
     key.limit(limits.parse("20/mo"), TUESDAY_NOON + DAY)
     assert look(TUESDAY_NOON + DAY) == [f"{ALL} 20/mo."]
@@ -441,31 +421,20 @@ def hear(text, now, number=NEW_YORK):
 
 
 def test_people_are_told_how_many_replies_wait_and_how_many_may_be_a_no(look):
+    hear("STOP", TUESDAY_NOON, LONDON)
+    assert look(TUESDAY_NOON) == [], "it joined the list, and waits for nobody"
     for text in ("Yes", "stpo", "don't stop"):
         hear(text, TUESDAY_NOON)
-    hear("STOP", TUESDAY_NOON, LONDON)  # waits for nobody
     desk = {"public_url": "https://texts.example.com/staging", "secret_key": "x" * 8}
     assert look(TUESDAY_NOON, **desk) == [
         "3 replies wait to be read; 2 may be opting out. "
         "https://texts.example.com/staging/desk/replies"
     ]
-
-
-def test_people_are_told_of_replies_again_only_if_a_new_one_waits_and_not_too_often(look):
-    hear("STOP", TUESDAY_NOON, LONDON)
-    assert look(TUESDAY_NOON) == [], "it joined the list"
-    hear("Yes", TUESDAY_NOON)
-    assert look(TUESDAY_NOON) == ["1 reply waits to be read."]
     assert look(LATER) == []
-    hear("No", LATER)
-    assert look(LATER) == ["2 replies wait to be read."]
-    hear("Ok", LATER + MINUTE)
-    assert look(LATER + 14 * MINUTE) == []
-    stored = replies.Reply.select()
-    replies.Reply.mark_read([each.id for each in stored], "Ann", LATER)
-    assert look(LATER + HOUR) == []
-    hear("Well", LATER + HOUR)
-    assert look(LATER + HOUR) == ["1 reply waits to be read."]
+    replies.Reply.mark_read([each.id for each in replies.Reply.select()], "Ann", LATER)
+    assert look(LATER) == []
+    hear("Well", LATER)
+    assert look(LATER) == ["1 reply waits to be read."]
 
 
 # A day's limit that is used up in the day's last minute

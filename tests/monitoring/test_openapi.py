@@ -44,6 +44,14 @@ def check(value, schema):
     OAS31Validator(SCHEMAS[schema], format_checker=oas31_format_checker).validate(value)
 
 
+def check_event(event, schema):
+    """Raise an error unless an event has the described fields, in their order."""
+    check(event, schema)
+    described = SCHEMAS[schema]["properties"]
+    assert [*event] == [*described]
+    assert [*event["data"]] == [*described["data"]["properties"]]
+
+
 def test_the_description_is_valid_openapi():
     from openapi_spec_validator import OpenAPIV31SpecValidator
 
@@ -99,16 +107,11 @@ def test_the_description_has_the_fields_of_the_schema_in_its_order():
         (name, {rule: field[rule] for rule in RULES if rule in field})
         for name, field in REQUEST["properties"].items()
     ]
-    assert told == [
-        (name, rules(field)) for name, field in schemas.TextMessageRequest().fields.items()
-    ]
+    fields = schemas.TextMessageRequest().fields
+    assert told == [(name, rules(field)) for name, field in fields.items()]
+    assert REQUEST["required"] == [name for name, field in fields.items() if field.required]
     assert REQUEST["additionalProperties"] is False
     assert schemas.TextMessageRequest().unknown == RAISE
-
-
-def test_the_required_fields_are_those_of_the_schema():
-    wanted = [name for name, field in schemas.TextMessageRequest().fields.items() if field.required]
-    assert REQUEST["required"] == wanted
 
 
 @pytest.mark.parametrize("to", [NEW_YORK, "+18005550199"])
@@ -207,10 +210,7 @@ def test_every_final_state_is_a_described_event():
 def test_every_event_has_the_described_fields_in_their_order(status, parts):
     of = {"status": status, "attempts": 1, "last_error": "no such number", "parts": parts}
     event = json.loads(outbox.body(Message(id=UUID(int=7), **of), TUESDAY_NOON))
-    check(event, "Event")
-    described = SCHEMAS["Event"]["properties"]
-    assert [*event] == [*described]
-    assert [*event["data"]] == [*described["data"]["properties"]]
+    check_event(event, "Event")
 
 
 def test_the_event_of_a_reply_has_the_described_fields_in_their_order(database_url):
@@ -220,10 +220,7 @@ def test_the_event_of_a_reply_has_the_described_fields_in_their_order(database_u
         [Reply(NEW_YORK, "Yes")], TUESDAY_NOON, ReplyRules(Way("x"), "asked", None, None)
     )
     event = json.loads(outbox.Event.get().body)
-    check(event, "ReplyEvent")
-    described = SCHEMAS["ReplyEvent"]["properties"]
-    assert [*event] == [*described]
-    assert [*event["data"]] == [*described["data"]["properties"]]
+    check_event(event, "ReplyEvent")
 
 
 def fail_with(monkeypatch, error):

@@ -1,4 +1,4 @@
-"""What people and programs see of several carriers; which texts are refused; callbacks by name."""
+"""What people and programs see of several carriers."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -6,18 +6,16 @@ from threading import current_thread, main_thread
 
 import pytest
 
-from access.keys import ApiKey, Role
 from app import create_app
-from carrier_servers import TwilioServer
 from carriers.ways import Way
-from database import clock, db
+from database import db
 from databases import on_both
 from models import Message, Status
 from monitoring.health import read
 from monitoring.notices import Notices
 from own_threads import begin
 from running import wait_until
-from samples import LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
+from samples import MINUTE, TUESDAY_NOON
 from sending.carrier_state import CarrierState
 from several_carriers import (
     ACCOUNT,
@@ -29,8 +27,7 @@ from several_carriers import (
     STAND_INS,
     UNREACHED,
 )
-from signed_callbacks import of_twilio
-from stored_messages import again, store, store_many
+from stored_messages import store, store_many
 
 PUBLIC_URL = "https://sms.example.com"
 BOTH = (
@@ -45,13 +42,6 @@ TOKEN = {"Authorization": "Bearer " + "t" * 16}
 def app(settings):
     changed = settings._replace(carrier_url=BOTH, public_url=PUBLIC_URL, metrics_token="t" * 16)
     return create_app(changed)
-
-
-@pytest.fixture
-def us_is_down(app, at):
-    at(TUESDAY_NOON)
-    CarrierState.record_pass(TUESDAY_NOON, {"us": ["eu"], "eu": ["us"]})
-    CarrierState.begin_pause("us", clock.now(), trouble="no connection", is_down=True)
 
 
 def problems(app, headers=STRANGER, path="/healthz?strict"):
@@ -113,8 +103,11 @@ def metrics(app):
     return app.test_client().get("/metrics", headers=TOKEN).text
 
 
-def test_where_both_are_in_trouble_nobody_takes_a_place(app, us_is_down):
-    CarrierState.begin_pause("eu", clock.now(), trouble="the token is wrong")
+def test_where_both_are_in_trouble_nobody_takes_a_place(app, at):
+    at(TUESDAY_NOON)
+    CarrierState.record_pass(TUESDAY_NOON, {"us": ["eu"], "eu": ["us"]})
+    CarrierState.begin_pause("us", TUESDAY_NOON, trouble="no connection", is_down=True)
+    CarrierState.begin_pause("eu", TUESDAY_NOON, trouble="the token is wrong")
     first, second = problems(app, TOKEN)
     assert first.endswith("; no other takes its place")
     assert second.startswith("eu has refused the account")
@@ -167,101 +160,3 @@ def test_how_many_texts_no_carrier_may_be_used_for_is_told(app, at, run_both, do
 
 def statuses_of():
     return {message.status for message in Message.select()}
-
-
-# Which texts are refused
-
-
-FRANCE = "+33123456789"
-
-
-@pytest.mark.parametrize(
-    ("carrier_url", "to", "status"),
-    [
-        *((BOTH, NEW_YORK, 201), (BOTH, LONDON, 201), (BOTH, FRANCE, 403)),
-        *(("console:#keys=app", NEW_YORK, 201), ("console:#keys=shop", NEW_YORK, 403)),
-        ("console:#keys=shop,app&countries=US", NEW_YORK, 201),
-        ("console:#keys=shop&countries=US", NEW_YORK, 403),
-        ("console:#keys=app&countries=GB", NEW_YORK, 403),
-    ],
-)
-def test_a_text_that_no_carrier_may_be_used_for_is_refused(
-    settings, key, at, carrier_url, to, status
-):
-    at(TUESDAY_NOON)
-    answer = ask(settings._replace(carrier_url=carrier_url), key, to)
-    assert answer.status_code == status
-    assert Message.select().count() == (status == 201)
-    if carrier_url == BOTH and status == 403:
-        assert "no carrier for this country" in answer.json["message"]
-
-
-def test_a_testers_text_goes_to_the_simulator_whatever_its_country(settings, at):
-    at(TUESDAY_NOON)
-    tester = ApiKey.issue("tester", None, TUESDAY_NOON, role=Role.TESTER)
-    assert ask(settings._replace(carrier_url=BOTH), tester, FRANCE).status_code == 201
-
-
-def ask(settings, key, to):
-    body = {"to": to, "message": "Hello"}
-    client = create_app(settings).test_client()
-    return client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
-
-
-# Callbacks
-
-
-def call(app, name, token, sid="SM1"):
-    fields = {"MessageSid": sid, "To": NEW_YORK, "MessageStatus": "delivered"}
-    path = f"/carriers/{name}/status"
-    return app.test_client().open(path, **of_twilio(PUBLIC_URL + path, fields, token))
-
-
-def test_two_accounts_of_one_carrier_call_back_by_their_names(app):
-    of_us = store(status="sent", carrier="us", carrier_reference="SM1", finished_at=TUESDAY_NOON)
-    of_eu = store(status="sent", carrier="eu", carrier_reference="SM1", finished_at=TUESDAY_NOON)
-    assert call(app, "us", "other").status_code == 403
-    assert call(app, "eu", "other").status_code == 204
-    assert (again(of_us).status, again(of_eu).status) == ("sent", "delivered")
-    assert call(app, "us", "token").status_code == 204
-    assert again(of_us).status == "delivered"
-
-
-def test_a_name_that_is_not_configured_is_not_found_and_the_usual_ones_are_refused(app):
-    assert call(app, "asia", "token").status_code == 404
-    assert call(app, "twilio", "token").status_code == 403
-    assert app.test_client().get("/carriers/us/status").status_code == 405
-
-
-# carriers check
-
-
-NOWHERE = "webhook+http://127.0.0.1:9/"
-REFUSED = "twilio://AC1:t@+15005550006?base_url=http://127.0.0.1:9"
-
-
-@pytest.mark.parametrize(
-    ("url", "options", "status", "lines"),
-    [
-        ("TWILIO#name=a TWILIO#name=b", (), 0, 2),
-        ("TWILIO#name=a TWILIO#name=b", ("--carrier", "b"), 0, 1),
-        ("TWILIO#name=a&was=c TWILIO#name=b", ("--carrier", "c"), 0, 1),
-        (f"TWILIO {NOWHERE}", (), 0, 2),
-        (f"{NOWHERE} TWILIO", ("--carrier", "webhook"), 2, 1),
-        (f"{NOWHERE}#name=a {NOWHERE}#name=b", (), 2, 2),
-        (f"TWILIO {REFUSED}#name=down", (), 1, 2),
-        ("TWILIO simulator:", ("--carrier", "other"), 1, 1),
-        ("TWILIO simulator:", ("--to", NEW_YORK), 1, 1),
-        ("TWILIO simulator:", ("--to", NEW_YORK, "--carrier", "simulator"), 0, 1),
-    ],
-)
-def test_each_carrier_is_asked_with_a_line_each(settings, url, options, status, lines):
-    server = TwilioServer()
-    try:
-        url = url.replace("TWILIO", server.url)
-        runner = create_app(settings._replace(carrier_url=url)).test_cli_runner()
-        result = runner.invoke(args=["carriers", "check", *options])
-    finally:
-        server.close()
-    assert result.exit_code == status, result.output
-    assert len(result.output.splitlines()) == lines, result.output

@@ -18,7 +18,6 @@ from samples import DAY, HOUR, MINUTE, daily
 
 OFFICE = daily(9 * 60, 17 * 60, range(5))
 DAILY = daily(9 * 60, 17 * 60)
-ALWAYS = daily(0, 1440)
 LOCAL = daily(9 * 60, 17 * 60, local_week=True, skip_holidays=True)
 
 

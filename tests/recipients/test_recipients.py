@@ -264,20 +264,6 @@ def test_a_place_carries_no_code_of_a_state(to, place):
     assert recipients.location(recipients.find(to)) == place
 
 
-# The clocks of a recipient
-
-
-def test_the_clocks_of_a_recipient_are_those_of_its_zones_and_its_days_those_of_its_country():
-    cairo = recipients.find("+201001234567")
-    friday_evening = datetime(2026, 2, 6, 18, tzinfo=UTC)  # the weekend is Friday and Saturday
-    sunday_opening = datetime(2026, 2, 8, 7, tzinfo=UTC)
-    hours = daily(9 * 60, 17 * 60, local_week=True)
-    assert hours.next_opening(cairo.clocks, friday_evening) == sunday_opening
-    assert hours.is_open(cairo.clocks, sunday_opening)
-    assert recipients.local_time(cairo, sunday_opening) == "9:00 AM, Sunday, Feb 8"
-    assert hours.facts(cairo.clocks, sunday_opening).within_business_hours
-
-
 # In the scheduler
 
 

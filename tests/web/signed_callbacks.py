@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 from twilio.request_validator import RequestValidator
 
 FORM = "application/x-www-form-urlencoded"
+PUBLIC_URL = "https://sms.example.com/staging"
 TOKEN, SECRET = "auth-t0ken", "s1gnature secret"
 TWILIO = f"twilio://AC1:{TOKEN}@+15005550006"
 VONAGE = f"vonage://key:s3cret@ACME?signature_secret={quote(SECRET)}"
@@ -29,6 +30,11 @@ def of_twilio(url, fields, token):
         "data": urlencode(fields).encode(),
         "headers": {"X-Twilio-Signature": signature, "Content-Type": FORM},
     }
+
+
+def call_twilio(client, path, fields, url=None, token=TOKEN, **changes):
+    """Have Twilio call back; return the response."""
+    return client.open(path, **of_twilio(url or f"{PUBLIC_URL}{path}", fields, token) | changes)
 
 
 def of_vonage(fields, secret, how="form"):

@@ -12,30 +12,30 @@ import pytest
 
 import carriers
 from access.do_not_call import DoNotCall
-from app import create_app
 from database import clock, db
 from models import Status
 from samples import LONDON, NEW_YORK
 from sending.receipts import OptOutMessage
-from signed_callbacks import FORM, SECRET, TOKEN, TWILIO, VONAGE, of_twilio, of_vonage
+from signed_callbacks import (
+    FORM,
+    PUBLIC_URL,
+    SECRET,
+    TOKEN,
+    TWILIO,
+    VONAGE,
+    of_twilio,
+    of_vonage,
+)
 from stored_messages import again, store
 
-PUBLIC_URL = "https://sms.example.com"
 INBOUND, STATUS = f"{PUBLIC_URL}/carriers/twilio/inbound", f"{PUBLIC_URL}/carriers/twilio/status"
 SENDERS = {"FromCity": "NEW YORK", "FromCountry": "US", "FromState": "NY", "FromZip": "10001"}
 REST = {"NumMedia": "0", "NumSegments": "1", "ToCountry": "US"}
 
 
 @pytest.fixture
-def twilio(settings):
-    changed = settings._replace(carrier_url=TWILIO, public_url=PUBLIC_URL)
-    return create_app(changed).test_client()
-
-
-@pytest.fixture
-def vonage(settings):
-    changed = settings._replace(carrier_url=VONAGE, public_url=PUBLIC_URL)
-    return create_app(changed).test_client()
+def twilio(open_client):
+    return open_client(TWILIO)
 
 
 def sid(number):
@@ -58,30 +58,21 @@ def divided(callback, fields):
     return callback | {"data": urlencode(fields).encode()}
 
 
-def test_a_captured_start_counts_once_at_any_age(twilio, at):
-    start = reply("START", 2)
-    assert say(twilio, reply("STOP", 1)) == 204
-    assert say(twilio, start) == 204
-    assert not DoNotCall.lists(NEW_YORK)
-    assert say(twilio, reply("STOP", 3)) == 204
-    assert say(twilio, start) == 204
-    assert DoNotCall.lists(NEW_YORK)
-    assert say(twilio, reply("START", 4)) == 204
-    assert not DoNotCall.lists(NEW_YORK)
-
-
-def test_a_captured_stop_counts_once(twilio):
-    stop = reply("STOP", 1)
-    say(twilio, stop)
-    say(twilio, reply("START", 2))
-    assert say(twilio, stop) == 204
-    assert not DoNotCall.lists(NEW_YORK)
-
-
-def test_a_sid_counts_once_whatever_else_is_signed(twilio):
-    for text in ("STOP", "START", "START"):
-        say(twilio, reply(text, 1))
-    assert DoNotCall.lists(NEW_YORK)
+@pytest.mark.parametrize(
+    ("said", "is_listed"),
+    [
+        ([("STOP", 1), ("START", 2)], False),
+        ([("STOP", 1), ("START", 2), ("STOP", 3), ("START", 2)], True),
+        ([("STOP", 1), ("START", 2), ("STOP", 3), ("START", 2), ("START", 4)], False),
+        ([("STOP", 1), ("START", 2), ("STOP", 1)], False),
+        # A SID counts once, whatever else is signed
+        ([("STOP", 1), ("START", 1), ("START", 1)], True),
+    ],
+)
+def test_a_captured_reply_counts_once(twilio, said, is_listed):
+    for text, number in said:
+        assert say(twilio, reply(text, number)) == 204
+    assert DoNotCall.lists(NEW_YORK) == is_listed
 
 
 def test_a_captured_report_of_an_opt_out_counts_once(twilio):
@@ -211,20 +202,6 @@ def vonage_reply(text, id, **fields):
     return {"msisdn": NEW_YORK[1:], "to": "15005550006", "text": text, "messageId": id} | fields
 
 
-@pytest.mark.parametrize("how", ["form", "json", "query"])
-def test_a_captured_start_of_vonage_counts_once(vonage, how):
-    def hand_on(callback):
-        assert vonage.open("/carriers/vonage/inbound", **callback).status_code == 204
-
-    start = of_vonage(vonage_reply("START", "B"), SECRET, how)
-    hand_on(of_vonage(vonage_reply("STOP", "A"), SECRET, how))
-    hand_on(start)
-    assert not DoNotCall.lists(NEW_YORK)
-    hand_on(of_vonage(vonage_reply("STOP", "C"), SECRET, how))
-    hand_on(start)
-    assert DoNotCall.lists(NEW_YORK)
-
-
 def by_md5_with_a_suffix():
     fields = vonage_reply("STOP", "A") | {"timestamp": str(int(time.time()))}
     signed = "".join(f"&{name}={fields[name]}" for name in sorted(fields))
@@ -234,11 +211,9 @@ def by_md5_with_a_suffix():
 
 
 @pytest.mark.parametrize(("method", "code"), [("", 403), ("&signature_method=md5hash", 204)])
-def test_an_md5_with_a_suffix_counts_where_it_is_named(settings, method, code):
-    changed = settings._replace(carrier_url=VONAGE + method, public_url=PUBLIC_URL)
-    client = create_app(changed).test_client()
-    answer = client.open("/carriers/vonage/inbound", **by_md5_with_a_suffix())
-    assert answer.status_code == code
+def test_an_md5_with_a_suffix_counts_where_it_is_named(open_client, method, code):
+    client = open_client(VONAGE + method)
+    assert say(client, by_md5_with_a_suffix(), "/carriers/vonage/inbound") == code
     assert DoNotCall.lists(NEW_YORK) == (code == 204)
 
 
@@ -252,21 +227,21 @@ def test_a_line_at_the_start_asks_for_the_method():
 
 
 US, EU = "15005550006", "447700900000"
+OF_KEY = {"api-key": "key"}
 
 
-def both(settings, us, eu, keys=("key", "key")):
+def both(open_client, us, eu, keys=("key", "key")):
     """A client of two Vonage carriers with one signature secret, which send from these."""
     urls = [
         f"vonage://{key}:s3cret@{sender}?signature_secret={quote(SECRET)}#name={name}"
         for key, sender, name in zip(keys, (us, eu), ("us", "eu"), strict=True)
     ]
-    changed = settings._replace(carrier_url=" ".join(urls), public_url=PUBLIC_URL)
-    return create_app(changed).test_client()
+    return open_client(" ".join(urls))
 
 
 @pytest.mark.parametrize("how", ["form", "json", "query"])
-def test_a_callback_of_vonage_for_one_sender_counts_at_no_other(settings, how):
-    client = both(settings, US, f"%2B{EU}")
+def test_a_callback_of_vonage_for_one_sender_counts_at_no_other(open_client, how):
+    client = both(open_client, US, f"%2B{EU}")
     stop = of_vonage(vonage_reply("STOP", "A"), SECRET, how)
     start = of_vonage(vonage_reply("START", "B", to=EU), SECRET, how)
     for callback, name, listed in (
@@ -279,48 +254,46 @@ def test_a_callback_of_vonage_for_one_sender_counts_at_no_other(settings, how):
         assert DoNotCall.lists(NEW_YORK) == listed
 
 
-@pytest.mark.parametrize(("sender", "other"), [(US, EU), (US, "ACME"), ("ACME", "Example")])
-def test_a_receipt_of_vonage_for_one_sender_counts_at_no_other(settings, sender, other):
-    client = both(settings, sender, other)
+@pytest.mark.parametrize("name", ["us", "eu"])
+@pytest.mark.parametrize(("us", "eu"), [(US, EU), (US, "ACME"), ("ACME", "Example")])
+def test_a_receipt_of_vonage_for_one_sender_counts_at_no_other(open_client, us, eu, name):
+    client = both(open_client, us, eu)
     columns = {"status": Status.SENT, "carrier_reference": "A", "finished_at": clock.now()}
-    of_us, of_eu = (store(carrier=name, **columns) for name in ("us", "eu"))
+    texts = [store(carrier=each, **columns) for each in ("us", "eu")]
     fields = {"messageId": "A", "msisdn": NEW_YORK[1:], "status": "delivered", "err-code": "0"}
-    callback = of_vonage(fields | {"to": sender}, SECRET)
-    for name in ("us", "eu"):
-        assert say(client, callback, f"/carriers/{name}/status") == 204
-    assert (again(of_us).status, again(of_eu).status) == (Status.DELIVERED, Status.SENT)
+    callback = of_vonage(fields | {"to": us if name == "us" else eu}, SECRET)
+    for each in ("us", "eu"):
+        assert say(client, callback, f"/carriers/{each}/status") == 204
+    delivered = [each.carrier for each in map(again, texts) if each.status == Status.DELIVERED]
+    assert delivered == [name]
 
 
-@pytest.mark.parametrize("senders", [(US, US), ("ACME", "ACME"), ("ACME", "Example")])
-@pytest.mark.parametrize("named", [{}, {"api-key": "key"}])
-def test_a_captured_callback_of_vonage_counts_once_over_an_accounts_carriers(
-    settings, senders, named
+@pytest.mark.parametrize("how", ["form", "json", "query"])
+@pytest.mark.parametrize(
+    ("keys", "senders", "named"),
+    [
+        *((("key", "key"), (US, US), named) for named in ({}, OF_KEY)),
+        *((("key", "key"), ("ACME", "ACME"), named) for named in ({}, OF_KEY)),
+        *((("key", "key"), ("ACME", "Example"), named) for named in ({}, OF_KEY)),
+        (("key", "other"), ("ACME", "ACME"), OF_KEY),
+    ],
+)
+def test_a_captured_reply_of_vonage_counts_once_over_the_carriers_of_its_account(
+    open_client, keys, senders, named, how
 ):
-    client = both(settings, *senders)
-    start = of_vonage(vonage_reply("START", "B", **named), SECRET)
-    say(client, of_vonage(vonage_reply("STOP", "A", **named), SECRET), "/carriers/us/inbound")
-    say(client, start, "/carriers/us/inbound")
-    assert not DoNotCall.lists(NEW_YORK)
-    say(client, of_vonage(vonage_reply("STOP", "C", **named), SECRET), "/carriers/us/inbound")
-    say(client, start, "/carriers/eu/inbound")
-    assert DoNotCall.lists(NEW_YORK)
+    client, captured = both(open_client, *senders, keys), {}
+    for text, id, name, is_listed in (
+        *(("STOP", "A", "us", True), ("START", "B", "us", False), ("STOP", "C", "us", True)),
+        *(("START", "B", "us", True), ("START", "B", "eu", True)),
+    ):
+        if id not in captured:
+            captured[id] = of_vonage(vonage_reply(text, id, **named), SECRET, how)
+        assert say(client, captured[id], f"/carriers/{name}/inbound") == 204
+        assert DoNotCall.lists(NEW_YORK) == is_listed
 
 
-def test_a_callback_of_vonage_that_names_its_account_counts_once_over_all_accounts(settings):
-    client = both(settings, "ACME", "ACME", ("key", "other"))
-    for text, id, path in (("STOP", "A", "us"), ("START", "B", "us"), ("STOP", "C", "us")):
-        fields = vonage_reply(text, id, **{"api-key": "key"})
-        say(client, of_vonage(fields, SECRET), f"/carriers/{path}/inbound")
-    say(
-        client,
-        of_vonage(vonage_reply("START", "B", **{"api-key": "key"}), SECRET),
-        "/carriers/eu/inbound",
-    )
-    assert DoNotCall.lists(NEW_YORK)
-
-
-def test_two_accounts_of_vonage_may_use_the_same_id(settings):
-    client = both(settings, US, EU, ("key", "other"))
+def test_two_accounts_of_vonage_may_use_the_same_id(open_client):
+    client = both(open_client, US, EU, ("key", "other"))
     say(client, of_vonage(vonage_reply("STOP", "A"), SECRET), "/carriers/us/inbound")
     say(client, of_vonage(vonage_reply("START", "A", to=EU), SECRET), "/carriers/eu/inbound")
     assert not DoNotCall.lists(NEW_YORK)

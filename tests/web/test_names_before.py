@@ -4,32 +4,26 @@ import pytest
 
 from access.do_not_call import DoNotCall
 from answers import refusal
-from app import create_app
 from carriers.ways import Way
 from database import clock
 from models import Message, Status
 from samples import NEW_YORK, SECOND, TUESDAY_NOON
 from sending.receipts import EarlyReceipt
 from sending.replies import Reply
-from signed_callbacks import SECRET, TOKEN, TWILIO, VONAGE, of_twilio, of_vonage
+from signed_callbacks import PUBLIC_URL, SECRET, TWILIO, VONAGE, call_twilio, of_vonage
 from stored_messages import again, store
 
-PUBLIC_URL = "https://sms.example.com"
 SID, VONAGE_ID = "SM" + "1" * 32, "0A0000000123ABCD1"
 RENAMED = f"{TWILIO}#name=us&was=older,twilio"
 
 
 @pytest.fixture
-def twilio(settings):
+def twilio(open_client):
     """Let Twilio call: `twilio("us", "status", {…}, carrier_url=…)` returns the response."""
 
     def call(name, kind, fields, carrier_url=RENAMED, **changes):
-        changed = settings._replace(carrier_url=carrier_url, public_url=PUBLIC_URL, **changes)
-        path = f"/carriers/{name}/{kind}"
-        signed = of_twilio(
-            f"{PUBLIC_URL}{path}", {"MessageSid": SID, "To": NEW_YORK} | fields, TOKEN
-        )
-        return create_app(changed).test_client().open(path, **signed)
+        client, fields = open_client(carrier_url, **changes), {"MessageSid": SID} | fields
+        return call_twilio(client, f"/carriers/{name}/{kind}", {"To": NEW_YORK} | fields)
 
     return call
 
@@ -74,6 +68,7 @@ def test_a_stop_counts_at_each_of_its_addresses_and_belongs_to_its_text(twilio, 
 
 def test_without_names_before_an_old_address_is_nobodys(twilio):
     message = given("twilio")
+    refusal(twilio("asia", "status", DELIVERED), 404)
     for kind, fields in (("status", DELIVERED), ("inbound", STOP)):
         refusal(twilio("twilio", kind, fields, f"{TWILIO}#name=us"), 403)
     assert again(message).status == Status.SENT
@@ -82,11 +77,9 @@ def test_without_names_before_an_old_address_is_nobodys(twilio):
     assert again(message).status == Status.SENT, "it is another carrier's"
 
 
-def test_what_is_signed_for_one_address_counts_at_no_other(twilio, settings):
-    changed = settings._replace(carrier_url=RENAMED, public_url=PUBLIC_URL)
-    client = create_app(changed).test_client()
-    signed = of_twilio(f"{PUBLIC_URL}/carriers/us/inbound", {"MessageSid": SID} | STOP, TOKEN)
-    refusal(client.open("/carriers/twilio/inbound", **signed), 403)
+def test_what_is_signed_for_one_address_counts_at_no_other(open_client):
+    client, url = open_client(RENAMED), f"{PUBLIC_URL}/carriers/us/inbound"
+    refusal(call_twilio(client, "/carriers/twilio/inbound", {"MessageSid": SID} | STOP, url), 403)
     assert not DoNotCall.lists(NEW_YORK)
 
 
@@ -102,14 +95,12 @@ def test_what_was_captured_before_it_was_renamed_does_not_count_again(twilio):
 
 
 @pytest.fixture
-def vonage(settings):
+def vonage(open_client):
     """Let Vonage call: `vonage("eu", "status", {…}, how="query")` returns the status of HTTP."""
 
     def call(name, kind, fields, how="form", carrier_url=f"{VONAGE}#name=eu&was=vonage,nexmo-2"):
-        changed = settings._replace(carrier_url=carrier_url, public_url=PUBLIC_URL)
         signed = of_vonage({"msisdn": NEW_YORK[1:], "to": "ACME"} | fields, SECRET, how)
-        client = create_app(changed).test_client()
-        return client.open(f"/carriers/{name}/{kind}", **signed).status_code
+        return open_client(carrier_url).open(f"/carriers/{name}/{kind}", **signed).status_code
 
     return call
 
