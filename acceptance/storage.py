@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial, reduce
 from operator import or_
 
-from peewee import fn
+from peewee import Case, fn
 
 from acceptance import decisions
 from acceptance.decisions import NewMessage, Outcome, Request
@@ -135,12 +135,15 @@ def _usual_of(key, country, day, asked):
 
 
 def _kept_on(key, day):
-    """Count the parts of a key's messages of a day that count as usual, by country."""
+    """Count the parts of a key's messages of a day that count as usual, by country.
+
+    A country has none if all to it still wait for people, who may yet have them count.
+    """
     since, until = map(first_id, _instants(day))
     that_day = (Message.key == key) & (Message.id >= since) & (Message.id < until)
     that_day &= Message.country.is_null(False)
-    sums = Message.select(Message.country, fn.SUM(PARTS)).where(that_day, IS_KEPT)
-    return sums.group_by(Message.country).tuples()
+    kept = fn.SUM(Case(None, [(IS_KEPT, PARTS)], 0))
+    return Message.select(Message.country, kept).where(that_day).group_by(Message.country).tuples()
 
 
 def _instants(day):
