@@ -111,14 +111,19 @@ def _accepted_to(requests):
 def _usual(requests):
     """Lock the days of keys of which what is odd is held; return them with what is usual.
 
-    What is known of the days of other keys does not stay true.
+    What is known of the days of other keys does not stay true. While a change of the rule takes
+    effect, a key is one of both: in order of the keys, against deadlocks.
     """
-    KeyDay.forget({each.of_day for each in requests if not each.hold_odd})
-    parts = Counter()
+    parts, others, usual = Counter(), set(), {}
     for request in requests:
         if request.hold_odd:
             parts[request.usual_key] += request.message.parts
-    return {each: _usual_of(*each, parts[each]) for each in sorted(parts)}
+        else:
+            others.add(request.of_day)
+    for key in sorted({request.message.key for request in requests}):
+        KeyDay.forget(each for each in others if each[0] == key)
+        usual |= {each: _usual_of(*each, parts[each]) for each in sorted(parts) if each[0] == key}
+    return usual
 
 
 def _usual_of(key, country, day, asked):

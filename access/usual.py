@@ -1,6 +1,6 @@
 """What is usual for a key: how many parts it sends to a country on a day of UTC."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Self
 
 from peewee import CompositeKey, IntegerField, TextField, fn
@@ -42,7 +42,7 @@ class KeyDay(Table):
         cls.update(parts=cls.parts + parts).where(cls._is(key, country, day)).execute()
 
     @classmethod
-    def forget(cls, days: Collection[tuple[int, int]]) -> None:
+    def forget(cls, days: Iterable[tuple[int, int]]) -> None:
         """Forget the days of keys on which messages are stored that are not judged: (key, day)."""
         for each in sorted(days):  # in order, against deadlocks
             db.execute_sql(FORGET.format(param=db.param), each)

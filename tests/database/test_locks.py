@@ -11,6 +11,7 @@ from acceptance.decisions import Request
 from acceptance.storage import insert_all
 from access.keys import ApiKey
 from access.limits import KeyUse, lock_numbers, parse, parse_recipient_limit
+from access.usual import KeyDay
 from carriers import Receipt
 from database import clock, db
 from databases import on_postgres
@@ -118,6 +119,18 @@ def test_messages_of_keys_with_limits_in_opposite_orders_are_no_deadlock(in_orde
         KeyUse.lock(key)
     insert = insert_of([new_message(key=two), new_message(key=one)], limits=parse("9/s"))
     assert kinds(in_order(KeyUse.lock, one, two, insert)) == [NewMessage] * 2
+
+
+def test_days_of_a_key_that_is_judged_and_of_one_that_is_not_any_more_are_no_deadlock(in_order):
+    one, two = (key_named(name).id for name in ("one", "two"))
+
+    def ask(key, hold_odd=True):
+        return Request(new_message(key=key), hold_odd=hold_odd)
+
+    assert kinds(insert_all([ask(one), ask(two)])) == [NewMessage] * 2
+    insert = closing(insert_all, [ask(one), ask(two, hold_odd=False)])
+    outcomes = in_order(lambda key: KeyDay.lock(*ask(key).usual_key), one, two, insert)
+    assert kinds(outcomes) == [NewMessage] * 2
 
 
 def test_the_same_idempotency_keys_in_opposite_orders_are_no_deadlock(in_order):
