@@ -9,6 +9,7 @@ import pytest
 from acceptance import AlreadyAnswered, NewMessage
 from acceptance.decisions import Request
 from acceptance.storage import insert_all
+from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from access.limits import KeyUse, lock_numbers, parse, parse_recipient_limit
 from access.usual import KeyDay
@@ -228,3 +229,14 @@ def test_events_that_another_has_locked_are_passed_over(locked_row, name):
         Event.forget(now)
         assert [each.id for each in Event.select()] == [taken]
     assert clock.now() - began < timedelta(seconds=2)
+
+
+def test_a_start_that_comes_while_people_list_the_number_ends_its_opt_out(in_order):
+    DoNotCall.add([FIRST], TUESDAY_NOON, "reply")
+    start = locking(DoNotCall.remove, [FIRST], TUESDAY_NOON + HOUR, "reply")
+
+    def list_number(number):
+        DoNotCall.add([number], TUESDAY_NOON + HOUR, "operator")
+
+    in_order(list_number, FIRST, SECOND, start)
+    assert DoNotCall.listed([FIRST]) == {FIRST: False}
