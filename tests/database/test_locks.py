@@ -134,6 +134,20 @@ def test_days_of_a_key_that_is_judged_and_of_one_that_is_not_any_more_are_no_dea
     assert kinds(outcomes) == [NewMessage] * 2
 
 
+def test_countries_of_a_key_that_is_not_judged_any_more_are_no_deadlock(in_order):
+    key = key_named("one").id
+
+    def ask(country, hold_odd=True):
+        return Request(new_message(key=key, country=country), hold_odd=hold_odd)
+
+    for country in ("US", "GB"):
+        assert kinds(insert_all([ask(country)])) == [NewMessage]
+    db.execute_sql("ANALYZE key_day")  # so few rows are read in the order of the table
+    insert = closing(insert_all, [ask("US", hold_odd=False)])
+    outcomes = in_order(lambda country: KeyDay.lock(*ask(country).usual_key), "GB", "US", insert)
+    assert kinds(outcomes) == [NewMessage]
+
+
 def test_the_same_idempotency_keys_in_opposite_orders_are_no_deadlock(in_order):
     def named(name):
         return new_message(idempotency_key=name, request_digest="", answer="")
