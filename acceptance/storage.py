@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial, reduce
 from operator import or_
 
-from peewee import fn
+from peewee import Case, fn
 
 from acceptance import decisions
 from acceptance.decisions import Decision, NewMessage, Request
@@ -111,14 +111,19 @@ def _accepted_to(requests):
 def _usual(requests):
     """Lock the days of keys whose odd texts are held; return them with what is usual.
 
-    Forget the days of the other keys, whose messages are not counted.
+    Forget the days of the other keys, whose messages are not counted. While a change of the rule
+    takes effect, a key is one of both: go through the keys in order, against deadlocks.
     """
-    KeyDay.forget({each.key_and_day for each in requests if not each.hold_odd})
-    parts = Counter()
+    parts, others, usual = Counter(), set(), {}
     for request in requests:
         if request.hold_odd:
             parts[request.usual_key] += request.message.parts
-    return {each: _usual_of(*each, parts[each]) for each in sorted(parts)}
+        else:
+            others.add(request.key_and_day)
+    for key in sorted({request.message.key for request in requests}):
+        KeyDay.forget(each for each in others if each[0] == key)
+        usual |= {each: _usual_of(*each, parts[each]) for each in sorted(parts) if each[0] == key}
+    return usual
 
 
 def _usual_of(key, country, day, asked):
@@ -135,12 +140,15 @@ def _usual_of(key, country, day, asked):
 
 
 def _usual_parts(key, day):
-    """Count the parts of a key's messages of a day that are usual, by country."""
+    """Count the parts of a key's messages of a day that are usual, by country.
+
+    A country has none if all to it still wait for people, who may yet have them count.
+    """
     since, until = map(first_id, _instants(day))
     that_day = (Message.key == key) & (Message.id >= since) & (Message.id < until)
     that_day &= Message.country.is_null(False)
-    sums = Message.select(Message.country, fn.SUM(PARTS)).where(that_day, IS_USUAL)
-    return sums.group_by(Message.country).tuples()
+    kept = fn.SUM(Case(None, [(IS_USUAL, PARTS)], 0))
+    return Message.select(Message.country, kept).where(that_day).group_by(Message.country).tuples()
 
 
 def _instants(day):

@@ -142,10 +142,11 @@ class DoNotCall(Table):
         with db.atomic():
             if why == "reply":
                 gone = gone.where(cls.source.in_(OPTED_OUT_BY))
-                by_people = cls.source.is_null() | cls.source.not_in(OPTED_OUT_BY)
-                cls.update(opted_out_at=None).where(listed, by_people).execute()
             rows = gone.returning(cls.number, cls.opted_out_at)
             gone = {row.number: cls.opted_out_at.db_value(row.opted_out_at) for row in rows}
+            if why == "reply":  # last: the deletion waits for people who list a number just now
+                by_people = cls.source.is_null() | cls.source.not_in(OPTED_OUT_BY)
+                cls.update(opted_out_at=None).where(listed, by_people).execute()
             _note(gone, now, "left", why, who, said_at)
             if why == "operator":
                 Audit.note_each(Action.REMOVED, now, Audit.number, gone)

@@ -201,15 +201,20 @@ class ApiKey(Table):
         """Set some rules of this key; raise Refused if it is revoked.
 
         `check` gets all rules that result, and may raise Refused. Two calls at once, for different
-        rules, both take effect.
+        rules, both take effect. The check takes a second, in which creates would wait for a
+        transaction.
         """
-        with db.transaction():
-            this = ApiKey.select().where(ApiKey.id == self.id)
-            before = db.lock_rows(this).get().rules
-            after = before._replace(**changes)
+        this = ApiKey.select().where(ApiKey.id == self.id)
+        before, checked = this.get().rules, None
+        while before != checked:
+            after, checked = before._replace(**changes), before
             check(after)
-            if not self._change(Action.RULED_KEY, now, after.differences(before), **changes):
-                raise Refused(f"the key {self.name!r} is revoked")
+            with db.transaction():
+                before = db.lock_rows(this).get().rules
+                if before == checked and not self._change(
+                    Action.RULED_KEY, now, after.differences(before), **changes
+                ):
+                    raise Refused(f"the key {self.name!r} is revoked")
 
     def _change(self, action, now, details, *conditions, **changes):
         """Change this key; return False if it is revoked, or does not meet the conditions.

@@ -168,6 +168,16 @@ def test_what_was_sent_while_it_was_not_asked_for_counts(shop, run, at, again):
     assert [send_many(shop, 310, country) for country in NUMBERS] == [300, 270]
 
 
+def test_what_people_approve_later_counts_on_the_day_on_which_it_was_not_asked_for(shop, run, at):
+    run("keys", "rules", "shop", "--hold-odd", "no")
+    waiting = shop(10, "GB", manual_mode=True)
+    run("keys", "rules", "shop", "--hold-odd", "yes")
+    assert send_many(shop, 1) == 1
+    approve_all(waiting)
+    at(TUESDAY_NOON + DAY)
+    assert send_many(shop, 31, "GB") == 30
+
+
 # In any mix
 
 
@@ -177,10 +187,10 @@ def approve_all(*answers):
 
 
 class Model:
-    """What was sent, and what people decided of it."""
+    """What was sent, what people decided of it, and whether what is odd is held."""
 
     def __init__(self):
-        self.texts = []
+        self.texts, self.holds = [], True
 
     def counted(self, country, day, by="day"):
         """Count the parts to a country that were sent on a day, or approved on it."""
@@ -191,7 +201,7 @@ class Model:
         of_days = [self.counted(country, other) for other in range(day - 14, day + 1)]
         approved = self.counted(country, day, "approved")
         total = of_days.pop() + parts
-        return total > 20 and total > 3 * max(*of_days, approved)
+        return self.holds and total > 20 and total > 3 * max(*of_days, approved)
 
 
 STEPS = st.one_of(
@@ -202,6 +212,7 @@ STEPS = st.one_of(
         st.sampled_from(["yes", "no", "cancel", "undo", "undo"]), st.integers(0, 30), st.none()
     ),
     st.tuples(st.just("wait"), st.sampled_from([1, 1, 3, 14, 15]), st.none()),
+    st.tuples(st.just("hold"), st.booleans(), st.none()),
 )
 
 
@@ -221,6 +232,9 @@ def test_any_mix_of_texts_decisions_and_days_is_judged_as_by_counting(shop, at, 
             model.texts.append(text | {"counts": counts, "approved": None, "undo": None})
         elif what == "wait":
             at(now + number * DAY)
+        elif what == "hold":
+            model.holds = number
+            send.key.rule({"hold_odd": number}, now, lambda own: None)
         elif model.texts:
             text = model.texts[number % len(model.texts)]
             decided = [each for each in model.texts if each["undo"]]
@@ -231,19 +245,17 @@ def test_any_mix_of_texts_decisions_and_days_is_judged_as_by_counting(shop, at, 
 
 def decide(text, what, now, day):
     """Have a person decide about a text, or undo that, and the model know."""
-    message, before = Message.find(text["id"]), dict(text)
+    message, before = Message.find(text["id"]), {n: text[n] for n in ("counts", "approved")}
     if what == "undo" and text["undo"]:
         these = decide_on(message)
         undo = these.undo_approval if text["undo"] == "yes" else these.undo_cancel
         if undo("shell", now):
             text.update({"undo": None} | text["was"])
     elif what == "cancel" and decide_on(message).cancel("shell", now):
-        text.update(counts=False, undo="cancel")
+        text.update(counts=False, undo="cancel", was=before)
     elif what in ("yes", "no") and decide_on(message).decide(what == "yes", "shell", now):
         yes = what == "yes"
-        text.update(counts=yes, approved=day if yes else None, undo=what)
-    if text["undo"]:
-        text["was"] = {name: before[name] for name in ("counts", "approved")}
+        text.update(counts=yes, approved=day if yes else None, undo=what, was=before)
 
 
 def test_what_comes_together_is_judged_one_after_the_other(shop, at):

@@ -1,13 +1,15 @@
 """flask keys rules: rules of a key in place of the settings."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from access.audit import Audit
 from access.keys import ApiKey
 from database import Refused
-from own_threads import at_once
+from databases import on_both
+from own_threads import at_once, begin
 from samples import TUESDAY_NOON
 
 FORMS = {
@@ -163,3 +165,20 @@ def test_two_who_set_different_rules_at_once_both_know_the_others(app_key):
         results = at_once(*(lambda changes=changes: rule(**changes) for changes in both))
         assert sorted(results) == ["refused", "set"]
         assert (ApiKey.get().hours is None) != (ApiKey.get().quiet_hours is None)
+
+
+@on_both
+def test_nobody_waits_while_rules_are_checked_and_what_is_set_meanwhile_is_checked_too(app_key):
+    checked = []
+
+    def check(own):
+        checked.append(own.hours)
+        if len(checked) == 1:
+            change = {"hours": "09:00-12:00"}, TUESDAY_NOON, lambda own: None
+            with ThreadPoolExecutor(1) as threads:
+                begin(threads, ApiKey.get().rule, *change).result()
+
+    ApiKey.get().rule({"urgent": True}, TUESDAY_NOON, check)
+    assert checked == [None, "09:00-12:00"]
+    key = ApiKey.get()
+    assert (key.hours, key.urgent) == ("09:00-12:00", True)

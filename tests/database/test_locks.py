@@ -9,8 +9,10 @@ import pytest
 from acceptance import AlreadyAnswered, NewMessage
 from acceptance.decisions import Request
 from acceptance.storage import insert_all
+from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from access.limits import KeyUse, lock_numbers, parse, parse_recipient_limit
+from access.usual import KeyDay
 from carriers import Receipt
 from database import clock, db
 from databases import on_postgres
@@ -120,6 +122,32 @@ def test_messages_of_keys_with_limits_in_opposite_orders_are_no_deadlock(in_orde
     assert kinds(in_order(KeyUse.lock, one, two, insert)) == [NewMessage] * 2
 
 
+def test_days_of_a_key_that_is_judged_and_of_one_that_is_not_any_more_are_no_deadlock(in_order):
+    one, two = (key_named(name).id for name in ("one", "two"))
+
+    def ask(key, hold_odd=True):
+        return Request(new_message(key=key), hold_odd=hold_odd)
+
+    assert kinds(insert_all([ask(one), ask(two)])) == [NewMessage] * 2
+    insert = closing(insert_all, [ask(one), ask(two, hold_odd=False)])
+    outcomes = in_order(lambda key: KeyDay.lock(*ask(key).usual_key), one, two, insert)
+    assert kinds(outcomes) == [NewMessage] * 2
+
+
+def test_countries_of_a_key_that_is_not_judged_any_more_are_no_deadlock(in_order):
+    key = key_named("one").id
+
+    def ask(country, hold_odd=True):
+        return Request(new_message(key=key, country=country), hold_odd=hold_odd)
+
+    for country in ("US", "GB"):
+        assert kinds(insert_all([ask(country)])) == [NewMessage]
+    db.execute_sql("ANALYZE key_day")  # so few rows are read in the order of the table
+    insert = closing(insert_all, [ask("US", hold_odd=False)])
+    outcomes = in_order(lambda country: KeyDay.lock(*ask(country).usual_key), "GB", "US", insert)
+    assert kinds(outcomes) == [NewMessage]
+
+
 def test_the_same_idempotency_keys_in_opposite_orders_are_no_deadlock(in_order):
     def named(name):
         return new_message(idempotency_key=name, request_digest="", answer="")
@@ -215,3 +243,14 @@ def test_events_that_another_has_locked_are_passed_over(locked_row, name):
         Event.forget(now)
         assert [each.id for each in Event.select()] == [taken]
     assert clock.now() - began < timedelta(seconds=2)
+
+
+def test_a_start_that_comes_while_people_list_the_number_ends_its_opt_out(in_order):
+    DoNotCall.add([FIRST], TUESDAY_NOON, "reply")
+    start = locking(DoNotCall.remove, [FIRST], TUESDAY_NOON + HOUR, "reply")
+
+    def list_number(number):
+        DoNotCall.add([number], TUESDAY_NOON + HOUR, "operator")
+
+    in_order(list_number, FIRST, SECOND, start)
+    assert DoNotCall.listed([FIRST]) == {FIRST: False}

@@ -200,3 +200,35 @@ def test_an_undo_keeps_to_the_limit_of_its_recipient(database_url):
     assert decide_on(withdrawn).undo_cancel("Olga", TUESDAY_NOON, limit), "it counts already"
     done = [row.message_id for row in Audit.select().where(Audit.what == Action.UNDONE)]
     assert done == [other.id, withdrawn.id]
+
+
+@on_both
+@pytest.mark.parametrize(
+    ("others", "is_undone"),
+    [
+        ([-DAY, -DAY], True),
+        ([-HOUR, HOUR], False),
+        ([-HOUR, 23 * HOUR - MILLISECOND], False),
+        ([HOUR, 2 * HOUR], False),
+        ([-HOUR, 23 * HOUR], True),
+        ([-HOUR, DAY], True),
+        ([DAY, DAY + SECOND], True),
+    ],
+)
+def test_an_undo_keeps_to_each_window_of_the_limit_that_its_text_is_in(
+    database_url, others, is_undone
+):
+    message = store(send_at=TUESDAY_NOON + 10 * DAY, status=Status.SCHEDULED)
+    later = TUESDAY_NOON + 2 * DAY
+    assert decide_on(message).cancel("Olga", later)
+    for after in others:
+        store(TUESDAY_NOON + after)
+    undone = decide_on(message).undo_cancel("Olga", later, parse_recipient_limit("2/24h"))
+    assert undone == [message.id] * is_undone
+
+
+def test_an_undo_of_a_testers_text_keeps_to_no_limit(database_url, tester):
+    message = store(key=tester)
+    assert decide_on(message).cancel("Olga", TUESDAY_NOON)
+    store()
+    assert decide_on(message).undo_cancel("Olga", TUESDAY_NOON, parse_recipient_limit("1/24h"))
