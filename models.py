@@ -131,7 +131,7 @@ class Message(Table):
     tries_before = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     # Attempts since then that are unclear
     in_doubt = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    refused_at = InstantField(null=True)  # by a carrier that said "the account"; the last time
+    refused_at = InstantField(null=True)  # unused since 1.1; dropped in the release after
     finished_at = InstantField(null=True)
     last_error = CarrierTextField(null=True)
     last_error_at = InstantField(null=True)

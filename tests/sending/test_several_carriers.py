@@ -64,6 +64,20 @@ def test_another_takes_over_at_once_and_no_text_loses_a_retry(run_both, us, eu, 
     assert CarrierState.get_by_id("us").trouble == str(answer)
 
 
+def test_what_one_refused_as_the_account_loses_no_retry_where_the_next_does_the_same(
+    run_both, us, eu
+):
+    us.answer, eu.answer = ACCOUNT, CarrierError("slow down", too_fast=True)
+    message = store(max_retries=0)
+    run_both(TUESDAY_NOON)
+    eu.answer, eu.answers[NEW_YORK] = None, ACCOUNT
+    store(to=NEIGHBOUR, send_at=TUESDAY_NOON - MINUTE)  # goes first after the pause
+    run_both(TUESDAY_NOON + 2 * SECOND)
+    assert (us.numbers, eu.numbers) == ([NEW_YORK], [NEW_YORK, NEIGHBOUR, NEW_YORK])
+    assert (again(message).status, again(message).attempts) == (Status.QUEUED, 0)
+    assert CarrierState.get_by_id("eu").trouble == str(ACCOUNT)
+
+
 def test_the_longest_due_goes_first_whoever_else_could_take_it(run_both, us, eu):
     """A stand-in's own texts and those of the other are one queue."""
     ways = [Way("us", countries=frozenset({"US"})), Way("eu")]
