@@ -110,7 +110,7 @@ class Recorder:
             said = OptOut(message.to, stop=True, source="carrier")
             self.counts["blocked"] += receipts.record_opt_out(said, now, self.terms.key.check_dnc)
         with db.atomic():
-            message.read_doubts()
+            message.read_again()
             others = bool(self.others(send))
             outcome = outcomes.after_no(message, error, send.terms, send.is_probe, now, others)
             lane = self.lane_after_no(send, error, outcome)
@@ -162,6 +162,7 @@ class Recorder:
         message = send.message
         at = now + outcomes.asked_again_after(message, error, send.terms)
         with db.atomic():
+            message.read_again()
             outcome = outcomes.after_no_answer(message, send.terms, now)
             is_moved = outcome and message.settle(outcome, now)
             if not is_moved and not error.account:

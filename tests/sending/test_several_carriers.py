@@ -21,7 +21,7 @@ from samples import (
     SECOND,
     TUESDAY_NOON,
 )
-from sending import doubts, inbound, receipts
+from sending import doubts, inbound, receipts, waiting
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.inbound import ReplyRules
@@ -343,6 +343,32 @@ def test_the_carrier_of_a_dead_sender_is_asked_by_whichever_name(run_both, held_
     message = Message.get()
     assert (message.carrier, message.carrier_reference) == (which, "SM1")
     assert us.texts == eu.texts == other.asked == []
+
+
+def cancel(message, _):
+    decide_on(message).cancel("shell", TUESDAY_NOON)
+
+
+def give_up_and_retry(message, lasts):
+    waiting.expire_in_doubt([message.lane], UNANSWERED, TUESDAY_NOON)
+    assert decide_on(message).retry(TUESDAY_NOON, lasts)
+
+
+@pytest.mark.parametrize(
+    ("decide", "status"), [(cancel, Status.CANCELLED), (give_up_and_retry, Status.SCHEDULED)]
+)
+def test_what_a_person_decides_while_a_carrier_gives_no_answer_holds(run_both, decide, status):
+    us, eu = asked_both(("us",))
+    old = {"first_send_at": TUESDAY_NOON - DAY, "expires_at": TUESDAY_NOON}
+    message = store(in_doubt=1, in_doubt_with="us", in_doubt_since=TUESDAY_NOON - DAY, **old)
+
+    def find(*_):
+        decide(message, DAY)
+        raise CarrierError("out of order")
+
+    us.find = find
+    run_both(TUESDAY_NOON, carriers=[us, eu])
+    assert again(message).status == status
 
 
 @pytest.mark.parametrize("kept_as", ["twilio", "us"])
