@@ -131,7 +131,7 @@ class Message(Table):
     tries_before = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     # Attempts since then that are unclear
     in_doubt = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    refused_at = InstantField(null=True)  # by a carrier that said "the account"; the last time
+    refused_at = InstantField(null=True)  # unused since 1.1; dropped in the release after
     finished_at = InstantField(null=True)
     last_error = CarrierTextField(null=True)
     last_error_at = InstantField(null=True)
@@ -230,11 +230,13 @@ class Message(Table):
         waits = (Message.id == self.id) & has_status(*WAITING)
         return bool(self.change(Message.update(ended).where(waits)))
 
-    def read_doubts(self) -> None:
-        """Lock this message, and read its doubts: some may be settled since it was claimed."""
-        this = Message.select(Message.in_doubt, Message.lane).where(Message.id == self.id)
+    def read_again(self) -> None:
+        """Lock this message, and read its doubts and what people decided: both may be news."""
+        columns = Message.in_doubt, Message.lane, Message.cancelled_by, Message.expires_at
+        this = Message.select(*columns).where(Message.id == self.id)
         if found := db.lock_rows(this).first():
             self.in_doubt, self.lane = found.in_doubt, found.lane
+            self.cancelled_by, self.expires_at = found.cancelled_by, found.expires_at
 
     def settle_doubts(self, carrier: Way, settled: int, once: bool = False) -> Self | None:
         """Note that copies of this message are no longer unclear, and return it as it is now.

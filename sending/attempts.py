@@ -98,6 +98,16 @@ class Attempt(Table):
         return end.where(own, IS_UNCLEAR).execute() == 1
 
     @classmethod
+    def was_refused(cls, message: Message, carrier: Way, words: str, before: datetime) -> bool:
+        """Say whether a carrier refused a message in these words before an instant.
+
+        What was before a person retried it does not count.
+        """
+        refused = (cls.message == message.id) & (cls.number > message.tries_before)
+        refused &= (cls.result == Result.REFUSED) & (cls.words == words) & (cls.ended_at < before)
+        return cls.select().where(refused, cls.is_by(carrier)).exists()
+
+    @classmethod
     def open_copies(
         cls, ids: Collection[uuid.UUID], carrier: Way, numbers: Mapping[uuid.UUID, int]
     ) -> dict[uuid.UUID, Self]:

@@ -33,7 +33,6 @@ ANEW = {
     "finished_at": None,
     "attempts": 0,
     "in_doubt": 0,
-    "refused_at": None,
     "cancelled_by": None,
     "receipt_at": None,  # the reference stays: it names the first text, and not the next
 }

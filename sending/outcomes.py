@@ -238,7 +238,8 @@ def asked_again_after(message: Message, error: CarrierError, terms: Terms) -> ti
     """Return how long after an unanswered question the carrier is asked again."""
     if error.account:  # its pause says when
         return timedelta(0)
-    return retry_delay(min(message.attempts, message.max_retries), terms.retry_delay)
+    first = max(terms.retry_delay, 1)  # or a pass would ask for as long as there is no answer
+    return retry_delay(min(message.attempts, message.max_retries), first)
 
 
 def not_taken(message: Message, deaths: int) -> Outcome | None:

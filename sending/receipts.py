@@ -429,7 +429,7 @@ def copy_of(said: Receipt, at: datetime, carrier: Way, unmarked: bool = False) -
 
     It is the latest that has its reference; the only one to its number that has it in other digits;
     or the only one in doubt that the carrier may have given to its number lately. An `unmarked`
-    receipt counts only for its number.
+    receipt counts only for its number. The receipt of a redacted message settles no doubt.
     """
     latest = Attempt.ended_at.desc()
     has_it = Attempt.reference == said.reference
@@ -445,7 +445,9 @@ def copy_of(said: Receipt, at: datetime, carrier: Way, unmarked: bool = False) -
     if same:
         is_clear = len(same) == 1 or same[0].reference == said.reference
         return same[0] if is_clear else None
-    return _only_doubt(said, at, carrier)
+    redacted = Attempt.select().join(Message).where(same_id, Message.to.is_null())
+    is_forgotten = redacted.where(Attempt.is_by(carrier)).exists()
+    return None if is_forgotten else _only_doubt(said, at, carrier)
 
 
 def _only_doubt(said, at, carrier):

@@ -48,7 +48,7 @@ class Recorder:
         if not self.unrecorded:
             return False
         now = self.clock.now()
-        self.unrecorded = [self.interpret(answer, now) for answer in self.unrecorded]
+        self.unrecorded = [self.retry(self.interpret, each, now) for each in self.unrecorded]
         taken = [each for each in self.unrecorded if not (each.error or each.send.asking)]
         self.retry(self.record_accepted, taken, now)
         for send, error, said in self.unrecorded:
@@ -68,17 +68,17 @@ class Recorder:
         """Return an answer with the error that counts.
 
         If a carrier cannot reach a country and another may be used, only that counts. A refusal of
-        the account counts as temporary if this text had one before and the carrier has taken
-        another text since.
+        the account counts as temporary if this carrier refused this text so before and has taken
+        another since.
         """
         send, error = answer.send, answer.error
         if not isinstance(error, CarrierError):
             return answer
         if error.no_route and self.others(send):
             return answer._replace(error=CarrierError(error.reason, no_route=True))
-        refused_at, taken_at = send.message.refused_at, self.watch.state.taken_at
-        others_taken = refused_at and taken_at and refused_at < taken_at <= now
-        if error.account and others_taken and not send.is_probe:
+        taken_at = self.watch.state.taken_at
+        others_taken = error.account and not send.is_probe and taken_at and taken_at <= now
+        if others_taken and Attempt.was_refused(send.message, self.way, error.reason, taken_at):
             return answer._replace(error=CarrierError(error.reason))
         return answer
 
@@ -110,13 +110,11 @@ class Recorder:
             said = OptOut(message.to, stop=True, source="carrier")
             self.counts["blocked"] += receipts.record_opt_out(said, now, self.terms.key.check_dnc)
         with db.atomic():
-            message.read_doubts()
+            message.read_again()
             others = bool(self.others(send))
             outcome = outcomes.after_no(message, error, send.terms, send.is_probe, now, others)
             lane = self.lane_after_no(send, error, outcome)
-            more = {"carrier": self.way.name, "lane": str(lane)}
-            more |= {"refused_at": now} if error.account else {}
-            is_moved = message.apply(outcome, now, **more)
+            is_moved = message.apply(outcome, now, carrier=self.way.name, lane=str(lane))
             self.end_attempt(send, error, outcome, now)
         if is_moved and outcome.status != Status.QUEUED:
             self.note(send, outcome.move, outcome.why)
@@ -164,6 +162,7 @@ class Recorder:
         message = send.message
         at = now + outcomes.asked_again_after(message, error, send.terms)
         with db.atomic():
+            message.read_again()
             outcome = outcomes.after_no_answer(message, send.terms, now)
             is_moved = outcome and message.settle(outcome, now)
             if not is_moved and not error.account:

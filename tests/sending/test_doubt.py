@@ -61,6 +61,22 @@ def test_a_carrier_is_asked_by_one_of_two_schedulers_that_see_the_same_doubt(dat
     assert asks == [True, False]
 
 
+def test_without_a_delay_of_retries_a_question_is_not_put_again_at_once(run_pass, askable):
+    """Or a single pass would not end before the carrier answers."""
+    store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
+    askable.listing = CarrierError("out of order")
+
+    def give_in():
+        if len(askable.asked) > 2:
+            askable.listing = None
+
+    askable.finding = give_in
+    later(run_pass, 0, carrier=askable, retry_delay=0)
+    assert len(askable.asked) == 1
+    later(run_pass, 1, carrier=askable, retry_delay=0)
+    assert len(askable.asked) == 2
+
+
 def test_a_text_in_doubt_does_not_take_the_reference_of_one_under_way(run_pass, askable):
     """An equal text, which the carrier has taken and not yet answered when it is asked."""
     doubtful = store(in_doubt=1, in_doubt_since=TUESDAY_NOON, attempts=1)

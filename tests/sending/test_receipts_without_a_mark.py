@@ -138,6 +138,21 @@ def test_it_settles_the_doubt_about_the_only_message_to_its_number(early):
     assert replies() == []
 
 
+@pytest.mark.parametrize("delivered", [True, False])
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_of_a_message_that_is_redacted_it_settles_no_doubt(is_marked, delivered):
+    """With a mark, its reference is in other digits."""
+    sent(to=None)
+    message = doubtful()
+    if is_marked:
+        marked = Receipt("122", delivered, number=NEW_YORK)
+        receipts.record_receipts([marked], LATER, Way("smpp"))
+    else:
+        hear(NEW_YORK, delivered=delivered)
+    assert again(message).status == Status.SCHEDULED
+    assert say_yes(message, "7b") == Status.SENT
+
+
 @pytest.mark.parametrize(
     "columns",
     [

@@ -21,7 +21,7 @@ from samples import (
     SECOND,
     TUESDAY_NOON,
 )
-from sending import doubts, inbound, receipts
+from sending import doubts, inbound, receipts, waiting
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.inbound import ReplyRules
@@ -62,6 +62,20 @@ def test_another_takes_over_at_once_and_no_text_loses_a_retry(run_both, us, eu, 
     assert len(us.texts) <= 8, "those that were under way"
     assert {(m.carrier, m.attempts, m.status) for m in Message.select()} == {("eu", 1, Status.SENT)}
     assert CarrierState.get_by_id("us").trouble == str(answer)
+
+
+def test_what_one_refused_as_the_account_loses_no_retry_where_the_next_does_the_same(
+    run_both, us, eu
+):
+    us.answer, eu.answer = ACCOUNT, CarrierError("slow down", too_fast=True)
+    message = store(max_retries=0)
+    run_both(TUESDAY_NOON)
+    eu.answer, eu.answers[NEW_YORK] = None, ACCOUNT
+    store(to=NEIGHBOUR, send_at=TUESDAY_NOON - MINUTE)  # goes first after the pause
+    run_both(TUESDAY_NOON + 2 * SECOND)
+    assert (us.numbers, eu.numbers) == ([NEW_YORK], [NEW_YORK, NEIGHBOUR, NEW_YORK])
+    assert (again(message).status, again(message).attempts) == (Status.QUEUED, 0)
+    assert CarrierState.get_by_id("eu").trouble == str(ACCOUNT)
 
 
 def test_the_longest_due_goes_first_whoever_else_could_take_it(run_both, us, eu):
@@ -329,6 +343,32 @@ def test_the_carrier_of_a_dead_sender_is_asked_by_whichever_name(run_both, held_
     message = Message.get()
     assert (message.carrier, message.carrier_reference) == (which, "SM1")
     assert us.texts == eu.texts == other.asked == []
+
+
+def cancel(message, _):
+    decide_on(message).cancel("shell", TUESDAY_NOON)
+
+
+def give_up_and_retry(message, lasts):
+    waiting.expire_in_doubt([message.lane], UNANSWERED, TUESDAY_NOON)
+    assert decide_on(message).retry(TUESDAY_NOON, lasts)
+
+
+@pytest.mark.parametrize(
+    ("decide", "status"), [(cancel, Status.CANCELLED), (give_up_and_retry, Status.SCHEDULED)]
+)
+def test_what_a_person_decides_while_a_carrier_gives_no_answer_holds(run_both, decide, status):
+    us, eu = asked_both(("us",))
+    old = {"first_send_at": TUESDAY_NOON - DAY, "expires_at": TUESDAY_NOON}
+    message = store(in_doubt=1, in_doubt_with="us", in_doubt_since=TUESDAY_NOON - DAY, **old)
+
+    def find(*_):
+        decide(message, DAY)
+        raise CarrierError("out of order")
+
+    us.find = find
+    run_both(TUESDAY_NOON, carriers=[us, eu])
+    assert again(message).status == status
 
 
 @pytest.mark.parametrize("kept_as", ["twilio", "us"])
