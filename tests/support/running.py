@@ -312,12 +312,11 @@ class Clients:
     requests as None.
     """
 
-    def __init__(self, web, secret, side_by_side, most=None, idempotent=True, with_send_date=True):
-        self.web, self.secret, self.idempotent = web, secret, idempotent
+    def __init__(self, web, secret, side_by_side, with_send_date=True):
+        self.web, self.secret = web, secret
         self.body = functools.partial(request_number, with_send_date=with_send_date)
         self.answers, self.statuses, self.stopping = {}, Counter(), False
-        self._numbers = iter(range(most)) if most else itertools.count()
-        self._guard = threading.Lock()
+        self._numbers, self._guard = itertools.count(), threading.Lock()
         self._threads = [threading.Thread(target=self._post) for _ in range(side_by_side)]
         for thread in self._threads:
             thread.start()
@@ -325,15 +324,11 @@ class Clients:
     def _post(self):
         while not self.stopping:
             with self._guard:
-                number = next(self._numbers, None)
-            if number is None:
-                return
-            self._repeat(number)
+                number = next(self._numbers)
+            self._repeat(number, self.body(number))
 
-    def _repeat(self, number):
-        body, headers = self.body(number), {}
-        if self.idempotent or number % 2:
-            headers["Idempotency-Key"] = f"request-{number}"
+    def _repeat(self, number, body):
+        headers = {"Idempotency-Key": f"request-{number}"}
         while True:
             try:
                 status, answer = send(self.web, self.secret, body, **headers)
@@ -354,9 +349,5 @@ class Clients:
     def join(self):
         """Begin no more requests and wait until each one begun is answered 201."""
         self.stopping = True
-        self.finish()
-
-    def finish(self):
-        """Wait until each request is answered 201."""
         for thread in self._threads:
             thread.join()
