@@ -13,7 +13,6 @@ from browser import ENTER, HOST
 from carriers import Reply as Said
 from carriers.ways import Way
 from database import clock
-from databases import on_both
 from models import Message, Status
 from running import SECRET_KEY
 from samples import LONDON, NEW_YORK
@@ -21,8 +20,6 @@ from sending import inbound
 from sending.inbound import ReplyRules
 from sending.replies import Reply
 from stored_messages import again, held, key_named, store
-
-pytestmark = on_both
 
 LONG = "<i>\u202e" + "W" * 1590
 TAB = "\ue004"
