@@ -336,12 +336,6 @@ def test_twilio_may_replace_characters_where_that_is_asked_for(twilio_server, se
     assert second.get("SmartEncoded") == ("false" if "MessagingServiceSid" in second else None)
 
 
-@pytest.mark.parametrize("wrong", ["yes", "1", "True"])
-def test_smart_encoding_is_true_or_false(twilio_server, wrong):
-    with pytest.raises(ValueError, match="smart_encoding in twilio://… must be true or false"):
-        connect(f"{twilio_server.url}&smart_encoding={wrong}")
-
-
 @pytest.mark.parametrize(
     ("options", "body", "found"),
     [
