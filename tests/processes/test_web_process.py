@@ -88,19 +88,11 @@ OURS = {
     "a key of other bytes": ({"X_Api_Key": "\xff\xfe"}, [], [401]),
     "two keys": ({}, [b"X-Api-Key: x"], [401]),
     "a key with underscores": ({"X_Api_Key": None}, [b"X_Api_Key: KEY"], [401]),
-    "no key, and no body though announced": (
-        {"X_Api_Key": "x", "body": b"", "length": 9},
-        [],
-        [401],
-    ),
+    "no key, and no body": ({"X_Api_Key": "x", "body": b"", "length": 9}, [], [401]),
     "another method": ({"line": f"PATCH {PATH} HTTP/1.1"}, [], [405]),
     "a method of no standard": ({"line": f"FOO {PATH} HTTP/1.1"}, [], [405]),
     "TRACE": ({"line": f"TRACE {PATH} HTTP/1.1"}, [], [405]),
-    "an override of the method": (
-        {"line": f"GET {PATH} HTTP/1.1"},
-        [b"X-HTTP-Method: POST"],
-        [405],
-    ),
+    "another by a header": ({"line": f"GET {PATH} HTTP/1.1"}, [b"X-HTTP-Method: POST"], [405]),
     "another path": ({"line": "POST /v1/text-message HTTP/1.1"}, [], [404]),
     "a path with U+0000": ({"line": f"POST {PATH}%00 HTTP/1.1"}, [], [404]),
     "a path with two slashes": ({"line": "POST /v1//text-messages HTTP/1.1"}, [], [404]),
@@ -111,12 +103,7 @@ OURS = {
     "many headers": ({}, [b"X-%d: x" % n for n in range(30)], [201]),
     "forged mounts": (
         {"line": f"POST /x{PATH} HTTP/1.1"},
-        [
-            b"SCRIPT_NAME: /x",
-            b"Script-Name: /x",
-            b"X-Forwarded-Prefix: /x",
-            b"PATH_INFO: " + PATH.encode(),
-        ],
+        [b"SCRIPT_NAME: /x", b"Script-Name: /x", b"X-Forwarded-Prefix: /x", b"PATH_INFO: /v1"],
         [404],
     ),
     "forged origins": (
@@ -271,11 +258,8 @@ def test_a_stage_is_served_below_its_prefix_and_nowhere_else(serve, database_url
 
 
 def test_commands_leave_no_metrics_behind(start, database_url, tmp_path):
-    environ = {
-        "DATABASE_URL": database_url,
-        "METRICS_TOKEN": "a token of tests",
-        "TMPDIR": str(tmp_path),
-    }
+    environ = {"DATABASE_URL": database_url, "METRICS_TOKEN": "a token of tests"}
+    environ["TMPDIR"] = str(tmp_path)
     assert start("flask", "keys", "list", **environ).wait() == 0
     assert not list(tmp_path.glob("metrics-*"))
 
