@@ -112,7 +112,7 @@ class Process:
 
 @contextlib.contextmanager
 def started_in(folder):
-    """Start processes in a folder; kill them at the end."""
+    """Start processes in a folder; kill them at the end, when none has printed a traceback."""
     processes = []
 
     def start(program, *words, **environ):
@@ -123,6 +123,7 @@ def started_in(folder):
     yield start
     for process in processes:
         process.kill()
+    assert not [each.output for each in processes if "\nTraceback" in f"\n{each.output}"]
 
 
 @pytest.fixture
