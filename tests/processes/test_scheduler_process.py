@@ -22,23 +22,22 @@ from carrier_errors import form
 from carrier_servers import (
     HANG,
     Answer,
-    TwilioServer,
     WebhookServer,
     playing,
     refusal,
 )
-from database import clock, db
+from database import clock
 from databases import on_both
 from desk_visitor import Visitor
 from events.outbox import Event
 from models import FINISHED, Message, Status
 from monitoring import dead_scheduler
 from running import ALWAYS, ROOT, send, wait_until
-from samples import DAY, HOUR, NEIGHBOUR, NEW_YORK, SECOND
+from samples import DAY, HOUR, NEIGHBOUR, NEW_YORK
 from sending.carrier_state import CarrierState
 from settings import VERSION
 from signed_callbacks import of_twilio
-from stored_messages import again, create, held, key_named, statuses, store, store_many
+from stored_messages import again, create, key_named, statuses, store, store_many
 
 DEPLOYING = (ROOT / "docs/deploying.md").read_text()
 
@@ -151,45 +150,6 @@ def test_a_log_that_nobody_can_read_stops_nothing(database_url, twilio, tmp_path
         finally:
             scheduler.terminate()
         assert scheduler.wait(30) == 0
-
-
-@pytest.fixture
-def hanging():
-    """A Twilio that takes texts, and does not answer when it is asked for its account."""
-
-    class Hanging(TwilioServer):
-        def told(self, request):
-            return HANG
-
-    yield from playing(Hanging)
-
-
-@pytest.mark.parametrize("words", [("--every", "0.2"), ()])
-def test_a_carrier_that_hangs_when_it_is_asked_holds_up_nothing_else(schedule, hanging, words):
-    now = clock.now()
-    CarrierState.prepare("twilio")
-    CarrierState.begin_pause("twilio", now - HOUR, trouble="no route", is_down=True)
-    store(now, check_dnc=True)
-    due = store(now + 4 * SECOND, status=Status.SCHEDULED)
-    dead = held(Status.SENDING, claimed_at=now + 4 * SECOND)
-    late = {"expires_at": now + 4 * SECOND}
-    unapproved = store(now - HOUR, **late, manual_mode=True, approved=False)
-    db.close()
-    environ = {"CARRIER_TIMEOUT": "60", "CLAIM_TIMEOUT": "3"}
-    running = schedule(*words, CARRIER_URL=hanging.url, **environ)
-    wait_until(lambda: hanging.asked)
-
-    def all_is_done():
-        db.close()
-        expired = again(unapproved).status == Status.EXPIRED
-        return expired and {again(due).status, again(dead).status} == {Status.QUEUED}
-
-    wait_until(all_is_done, 50)  # the carrier has not answered yet, and is not given up
-    assert again(dead).in_doubt == 1
-    assert running.popen.poll() is None
-    assert (len(hanging.asked), hanging.texts) == (1, [])
-    assert Message.select().where(Message.status == Status.SENDING).count() == 0
-    assert running.terminate(10) == 0, "it does not wait for the carrier, either"
 
 
 # How fast it sends
