@@ -8,7 +8,7 @@ from smpp_peer import DELIVER_SM, RESPONSE, SILENCE, SmppPeer, delivery
 from test_smpp_foreign_peers import HERE, ForeignPeer
 
 from access.do_not_call import DoNotCall
-from carrier_servers import playing
+from carrier_servers import served
 from database import clock
 from models import Message, Status
 from running import wait_until
@@ -48,9 +48,7 @@ class TalkativePeer(SmppPeer):
                 self.bound[0].deliver(delivery(receipt, esm_class=4), sequence=count)
 
 
-@pytest.fixture
-def talkative():
-    yield from playing(TalkativePeer)
+talkative = served(TalkativePeer)
 
 
 LAST_WORDS = {Status.DELIVERED: 20, Status.UNDELIVERED: 20, Status.SENT: 20}

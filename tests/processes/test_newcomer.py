@@ -23,7 +23,7 @@ import pytest
 
 from access import limits
 from access.keys import ApiKey
-from carrier_servers import HANG_UP, Answer, CarrierServer, playing
+from carrier_servers import HANG_UP, Answer, CarrierServer, served
 from database import clock
 from desk_visitor import Page
 from models import Message
@@ -415,9 +415,7 @@ class Losing(CarrierServer):
         return Answer(answer.status, answer.text.encode()) if self.requests[1:] else HANG_UP
 
 
-@pytest.fixture
-def losing():
-    yield from playing(Losing)
+losing = served(Losing)
 
 
 def test_a_lost_answer_makes_no_second_text(client, shared_web, losing):

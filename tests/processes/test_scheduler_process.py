@@ -23,8 +23,8 @@ from carrier_servers import (
     HANG,
     Answer,
     WebhookServer,
-    playing,
     refusal,
+    served,
 )
 from database import clock
 from databases import on_both
@@ -178,14 +178,10 @@ class Clocked(WebhookServer):
         return super().take(request) if is_good else Answer(503, b"<html>")
 
 
-@pytest.fixture
-def clocked():
-    yield from playing(Clocked)
+clocked = served(Clocked)
 
 
-@pytest.fixture
-def stand_in():
-    yield from playing(Clocked)
+stand_in = served(Clocked)
 
 
 RATE = 20

@@ -27,7 +27,7 @@ import database
 import settings
 from access import keys
 from answers import PATH
-from carrier_servers import TwilioServer, playing
+from carrier_servers import TwilioServer, served
 from carriers.alphabets import count_parts
 from database import clock
 from databases import deletions
@@ -208,9 +208,7 @@ class PatientTwilio(TwilioServer):
         return [number for number, _ in self.texts]
 
 
-@pytest.fixture
-def twilio():
-    yield from playing(PatientTwilio)
+twilio = served(PatientTwilio)
 
 
 @pytest.fixture
