@@ -445,11 +445,6 @@ NO_CARRIERS = {  # what cannot follow the beginning of a URL
     [
         *("", "twilio:", "vonage:", "nonsense s3cret", "AC1 s3cret://127.0.0.1/{to}"),
         *(begin + rest for begin, more in NO_CARRIERS.items() for rest in more.split()),
-        *(
-            f"{known}?base_url={base}"
-            for known in (TWILIO, VONAGE)
-            for base in NO_ADDRESSES.split()
-        ),
         f"smpp://user:{'s3cret' * 11}@127.0.0.1/15005550006",
     ],
 )
