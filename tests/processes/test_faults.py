@@ -211,14 +211,9 @@ def test_web_and_scheduler_go_on_though_their_connections_fell_silent(
 
 
 @pytest.fixture
-def primary(stoppable_postgres):
-    return stoppable_postgres
-
-
-@pytest.fixture
-def standby(primary):
+def standby(stoppable_postgres):
     """A synchronous standby: what is committed is in both."""
-    server = PostgresServer(primary)
+    server, primary = PostgresServer(stoppable_postgres), stoppable_postgres
     primary.run("ALTER SYSTEM SET synchronous_standby_names = '*'")
     primary.run("SELECT pg_reload_conf()")
     wait_until(lambda: primary.run("SELECT max(sync_state) FROM pg_stat_replication") == "sync")
@@ -227,9 +222,10 @@ def standby(primary):
 
 
 @pytest.fixture
-def both(primary, standby):
+def both(stoppable_postgres, standby):
     """The URL that names both servers."""
-    proxies = [Proxy(server.folder / ".s.PGSQL.5432") for server in (primary, standby)]
+    servers = stoppable_postgres, standby
+    proxies = [Proxy(server.folder / ".s.PGSQL.5432") for server in servers]
     hosts = ",".join(f"127.0.0.1:{proxy.port}" for proxy in proxies)
     yield f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
     for proxy in proxies:
@@ -237,10 +233,10 @@ def both(primary, standby):
 
 
 def test_a_standby_takes_over_without_a_restart_and_nothing_that_was_answered_is_lost(
-    primary, standby, both, service
+    stoppable_postgres, standby, both, service
 ):
     with service(both, 1, side_by_side=4, answered={201, 503, None}, looked_at=standby.url):
-        primary.kill()
+        stoppable_postgres.kill()
         standby.run("SELECT pg_promote()")
 
 
@@ -296,14 +292,11 @@ def lock(database_url):
 
     @contextlib.contextmanager
     def hold():
-        begin = (
-            ("BEGIN IMMEDIATE",)
-            if database_url.startswith("sqlite")
-            else ("BEGIN", "LOCK TABLE message IN ACCESS EXCLUSIVE MODE")
-        )
         with contextlib.closing(connection_of(database_url)) as connection:
-            for statement in begin:
-                connection.execute(statement)
+            if database_url.startswith("sqlite"):
+                connection.execute("BEGIN IMMEDIATE")
+            else:
+                connection.execute("BEGIN; LOCK TABLE message IN ACCESS EXCLUSIVE MODE")
             yield
             connection.execute("ROLLBACK")
 
