@@ -214,6 +214,7 @@ def test_a_bad_address_of_people_stops_the_scheduler_in_one_line_without_it(star
 
 NO_PUBLIC_URL = "PUBLIC_URL is not set"
 CARRIER = "twilio://AC5:s3cret@+15005550006?base_url=http://127.0.0.1:1"
+COMPLETE = {"CARRIER_URL": CARRIER, "SECRET_KEY": SECRET_KEY, "PUBLIC_URL": "https://a.example"}
 
 
 @pytest.mark.parametrize(
@@ -225,12 +226,7 @@ CARRIER = "twilio://AC5:s3cret@+15005550006?base_url=http://127.0.0.1:1"
         ({}, NO_PUBLIC_URL, False),
         ({"CARRIER_URL": CARRIER}, NO_PUBLIC_URL, True),
         ({"SECRET_KEY": SECRET_KEY}, NO_PUBLIC_URL, True),  # the desk's https cannot be told
-        ({"CARRIER_URL": CARRIER, "SECRET_KEY": SECRET_KEY}, NO_PUBLIC_URL, True),
-        (
-            {"CARRIER_URL": CARRIER, "SECRET_KEY": SECRET_KEY, "PUBLIC_URL": "https://a.example"},
-            NO_PUBLIC_URL,
-            False,
-        ),
+        (COMPLETE, NO_PUBLIC_URL, False),
     ],
 )
 def test_the_web_says_at_its_start_what_will_not_work(environ, line, is_said, start):

@@ -80,7 +80,9 @@ def ask(text, to=NEW_YORK, **columns):
     return store(now, message=text, to=to, key=key, **at | waits | columns)
 
 
-def sign_in(browser, desk, role, group=None):
+def sign_in(browser, desk, role, group=None, look=None):
+    if look:
+        browser.look_like(*look)
     browser.open(desk)
     browser.write("input[type=password]", issue(f"Ann the {role}", role, group))
     browser.press("Sign in")
@@ -260,8 +262,7 @@ def asks(browser):
 def test_new_texts_are_told_of_and_nothing_moves(browser, desk, asked, look):
     places = "return [...document.querySelectorAll('.card, h1, .select a')]"
     places += ".map(each => each.getBoundingClientRect().top)"
-    browser.look_like(*look)
-    sign_in(browser, desk, Role.APPROVER, "front")
+    sign_in(browser, desk, Role.APPROVER, "front", look)
     browser.run("scrollTo(0, 500)")
     before = browser.run(places)
     assert browser.run(TOLD) == ""
@@ -359,8 +360,7 @@ def test_the_page_keeps_its_place_and_the_focus_goes_on(browser, desk, page, loo
     """The result stands where the card stood, the next card has the focus and is in sight."""
     make, buttons, after_undo, changed = LISTS[page]
     cards = make()
-    browser.look_like(*look)
-    sign_in(browser, desk, Role.OPERATOR)
+    sign_in(browser, desk, Role.OPERATOR, look=look)
     browser.open(desk + page)
     for n, words in zip((9, 10, 4), buttons, strict=True):
         top = press(browser, button(words, cards[n]))
@@ -386,8 +386,7 @@ def test_without_the_script_the_result_and_the_next_card_are_in_sight(browser, d
     make, (words, *_), *_ = LISTS[page]
     cards = make()
     with browser.without_script():
-        browser.look_like(*PHONE)
-        sign_in(browser, desk, Role.APPROVER, "front")
+        sign_in(browser, desk, Role.APPROVER, "front", PHONE)
         browser.open(desk + page)
         browser.click(button(words, cards[9]))
         browser.wait_for("return location.hash == '#next' && !!document.querySelector('#result')")
@@ -396,8 +395,7 @@ def test_without_the_script_the_result_and_the_next_card_are_in_sight(browser, d
 
 
 def test_after_eleven_decisions_the_next_card_is_still_in_sight(browser, desk, asked):
-    browser.look_like(*PHONE)
-    sign_in(browser, desk, Role.APPROVER, "front")
+    sign_in(browser, desk, Role.APPROVER, "front", PHONE)
     for n in range(11):
         press(browser, button("refuse", asked[n]))
         browser.wait_for("return !sessionStorage.top")
@@ -410,8 +408,7 @@ def test_after_eleven_decisions_the_next_card_is_still_in_sight(browser, desk, a
 
 
 def test_the_seconds_count_down_undo_goes_with_the_last_and_nothing_moves(browser, desk, asked):
-    browser.look_like(*PHONE)
-    sign_in(browser, desk, Role.APPROVER, "front")
+    sign_in(browser, desk, Role.APPROVER, "front", PHONE)
     press(browser, button("refuse", asked[0]))
     browser.wait_for(
         "return /for 5[0-8] seconds/.test(document.querySelector('[data-left]').innerText)"
@@ -441,8 +438,7 @@ def test_without_a_mouse_a_few_keys_decide_on_each_card(browser, desk, page):
     """The text, its buttons, Enter: nobody has to find the place again."""
     make, (words, *_), *_ = LISTS[page]
     cards = make()
-    browser.look_like(*PHONE)
-    sign_in(browser, desk, Role.OPERATOR)
+    sign_in(browser, desk, Role.OPERATOR, look=PHONE)
     browser.open(desk + page)
     browser.run(f'document.querySelector("{button(words, cards[0])}").focus()')
     for _ in range(6):
@@ -482,8 +478,7 @@ def test_a_long_text_is_folded_and_unfolds_by_a_key(browser, desk):
 
 
 def test_rows_are_compact_on_a_desktop(browser, desk, asked):
-    browser.look_like(*DESKTOP)
-    sign_in(browser, desk, Role.APPROVER, "front")
+    sign_in(browser, desk, Role.APPROVER, "front", DESKTOP)
     heights = browser.run(
         "return [...document.querySelectorAll('.card')].map(e => e.getBoundingClientRect().height)"
     )
