@@ -12,7 +12,6 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 
 import psutil
 import psycopg
@@ -27,6 +26,7 @@ from answers import PATH
 from database import clock, db, pool, postgres
 from databases import on_both, on_postgres
 from models import Message, Status
+from own_threads import begin
 from postgres_server import PostgresServer
 from proxy import Proxy
 from running import (
@@ -41,7 +41,7 @@ from running import (
     send,
     wait_until,
 )
-from samples import NEIGHBOUR, NEW_YORK, TUESDAY_NOON, VALID
+from samples import DAY, NEIGHBOUR, NEW_YORK, TUESDAY_NOON, VALID
 from sending import retention
 from signed_callbacks import TOKEN, TWILIO, of_twilio
 from stored_messages import again, connection_of, look, statuses, store, store_many
@@ -353,21 +353,13 @@ def test_no_request_waits_for_ever_while_another_writes(serve, database_url, key
 
 @pytest.mark.parametrize("clean", [retention.purge, retention.redact])
 def test_what_an_operator_tries_again_is_not_cleaned_away_at_that_moment(database_url, clean):
-    message = store(status=Status.FAILED, finished_at=TUESDAY_NOON)
-
-    def clean_up():
-        with db.connection_context():
-            tomorrow = TUESDAY_NOON + timedelta(days=1)
-            return clean(tomorrow, tomorrow)
-
+    message, tomorrow = store(status=Status.FAILED, finished_at=TUESDAY_NOON), TUESDAY_NOON + DAY
     db.close()
-    with (
-        contextlib.closing(connection_of(database_url)) as operator,
-        ThreadPoolExecutor(1) as pool,
-    ):
+    connection = contextlib.closing(connection_of(database_url))
+    with connection as operator, ThreadPoolExecutor(1) as pool:
         operator.execute("BEGIN")
         operator.execute("UPDATE message SET status = 'scheduled', finished_at = NULL")
-        cleaned = pool.submit(clean_up)
+        cleaned = begin(pool, clean, tomorrow, tomorrow)
         time.sleep(0.5)
         assert not cleaned.done()
         operator.execute("COMMIT")
@@ -576,7 +568,7 @@ def test_an_upgrade_from_the_first_tables_keeps_every_row(start, empty_database_
     folder = str(ROOT / "migrations")
     with database.db.atomic():
         assert Runner(database.db.obj, folder).up("0001_initial") == ["0001_initial"]
-    digest, yesterday = digest_of("tms_old"), clock.now() - timedelta(days=1)
+    digest, yesterday = digest_of("tms_old"), clock.now() - DAY
     statements = [
         f"INSERT INTO api_key (id, name, digest, created_at) VALUES (1, 'old', '{digest}', 5)",
         "INSERT INTO do_not_call VALUES ('+12125550188', 5)",
