@@ -1,5 +1,6 @@
 """Texts for carriers, the meanings of their errors, and the secrets that must not appear."""
 
+from collections.abc import Callable
 from functools import partial
 from urllib.parse import parse_qsl
 
@@ -44,8 +45,13 @@ def send(carrier: Carrier, to: str = NUMBER, text: str = TEXT, valid_for: int = 
 
 def refused(carrier: Carrier, to: str = NUMBER, text: str = TEXT) -> CarrierError:
     """Send and return the CarrierError, which must be raised."""
+    return error_of(send, carrier, to, text)
+
+
+def error_of(action: Callable, *arguments: object) -> CarrierError:
+    """Do something and return the CarrierError, which must be raised and tell no secret."""
     with pytest.raises(CarrierError) as caught:
-        send(carrier, to, text)
+        action(*arguments)
     words = str(caught.value)
     assert_tells_no_secret(words)
     assert not [place for place in PLACES if place in words]

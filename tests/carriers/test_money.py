@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from callbacks import FIELDS, connected, of_vonage
-from carrier_errors import NUMBER, TEXT, connect, refused, send
+from carrier_errors import NUMBER, TEXT, connect, send
 from carrier_servers import Answer, refusal, verdict
 from carriers import Receipt
 from carriers.money import money
@@ -49,13 +49,6 @@ def test_vonages_price_is_the_sum_over_all_parts_in_euros(vonage_server, prices,
     vonage_server.answer = verdict(*map(part, prices))
     told = (Decimal(total), "EUR") if total else (None, None)
     assert priced(connect(vonage_server.url)) == ("0A1", *told)
-
-
-def test_parts_that_were_taken_of_a_text_in_doubt_have_a_price(vonage_server):
-    vonage_server.answer = verdict(part("0.05"), part("0.07", "1"), part("0.05"))
-    assert refused(connect(vonage_server.url)).price == (Decimal("0.10"), "EUR")
-    vonage_server.answer = verdict(part("0.05", "1"))
-    assert refused(connect(vonage_server.url)).price is None
 
 
 @pytest.mark.parametrize(

@@ -98,24 +98,21 @@ def test_all_problems_of_all_carriers_are_told_a_line_each():
     assert "s3cret" not in str(problems.value)
 
 
+CALLED, TWICE = "are called twilio", "was after # must not repeat a name"
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        *(
-            (f"{TWILIO} {second}", "are called twilio")
-            for second in (TWILIO, f"{VONAGE}#name=twilio", f"{WEBHOOK}#name=twilio")
-        ),
-        *(
-            (text, "was after # must not repeat a name")
-            for text in (
-                f"{TWILIO}#name=us&was=old,older,old",
-                f"{TWILIO}#name=us&was=us",
-                f"{TWILIO}#was=old,twilio",
-                f"{TWILIO}#name=us&was=old {VONAGE}#was=older,old",
-                f"{TWILIO}#name=us&was=vonage {VONAGE}",
-                f"{VONAGE} {TWILIO}#name=us&was=vonage",
-            )
-        ),
+        (f"{TWILIO} {TWILIO}", CALLED),
+        (f"{TWILIO} {VONAGE}#name=twilio", CALLED),
+        (f"{TWILIO} {WEBHOOK}#name=twilio", CALLED),
+        (f"{TWILIO}#name=us&was=old,older,old", TWICE),
+        (f"{TWILIO}#name=us&was=us", TWICE),
+        (f"{TWILIO}#was=old,twilio", TWICE),
+        (f"{TWILIO}#name=us&was=old {VONAGE}#was=older,old", TWICE),
+        (f"{TWILIO}#name=us&was=vonage {VONAGE}", TWICE),
+        (f"{VONAGE} {TWILIO}#name=us&was=vonage", TWICE),
     ],
 )
 def test_two_of_one_name_are_a_problem_also_of_one_that_it_had_before(text, problem):

@@ -144,28 +144,28 @@ class Browser:
         self._devtools("Emulation.setDeviceMetricsOverride", **screen)
         self._devtools("Emulation.setEmulatedMedia", features=[scheme])
 
-    @contextlib.contextmanager
     def living_in(self, zone):
         """Have the browser's clock in a time zone within the `with` statement."""
-        self._devtools("Emulation.setTimezoneOverride", timezoneId=zone)
-        yield
-        self._devtools("Emulation.setTimezoneOverride", timezoneId="")
+        command = "Emulation.setTimezoneOverride"
+        return self._within(command, {"timezoneId": zone}, {"timezoneId": ""})
 
-    @contextlib.contextmanager
     def speaking(self, language):
         """Ask for pages in a language within the `with` statement."""
-        self._devtools("Network.setExtraHTTPHeaders", headers={"Accept-Language": language})
-        yield
-        self._devtools("Network.setExtraHTTPHeaders", headers={})
+        asked = {"headers": {"Accept-Language": language}}
+        return self._within("Network.setExtraHTTPHeaders", asked, {"headers": {}})
 
-    @contextlib.contextmanager
     def without_script(self):
         """Run no script of pages within the `with` statement."""
-        self._devtools("Emulation.setScriptExecutionDisabled", value=True)
+        command = "Emulation.setScriptExecutionDisabled"
+        return self._within(command, {"value": True}, {"value": False})
+
+    @contextlib.contextmanager
+    def _within(self, command, begin, end):
+        self._devtools(command, **begin)
         try:
             yield
         finally:
-            self._devtools("Emulation.setScriptExecutionDisabled", value=False)
+            self._devtools(command, **end)
 
     def forget(self):
         """Clear cookies, the page, the logs and the emulated screen."""

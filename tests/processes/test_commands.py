@@ -105,11 +105,3 @@ def test_what_is_not_shown_is_counted(terminal):
     assert "and 1 more; --limit 50 takes them in batches" in shown
     assert "Cancel 51 messages? " in shown
     assert statuses() == {Status.QUEUED: 51}
-
-
-def test_to_purge_everything_is_asked_at_a_terminal(terminal):
-    store(status=Status.SENT, finished_at=TUESDAY_NOON)
-    assert terminal("n\n", "messages", "purge", "--older-than", "0")[0] == 1
-    assert Message.select().count() == 1
-    assert terminal("y\n", "messages", "purge", "--older-than", "0")[0] == 0
-    assert Message.select().count() == 0

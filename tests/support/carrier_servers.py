@@ -303,21 +303,17 @@ def playing(kind):
     server.close()
 
 
-@pytest.fixture
-def twilio_server():
-    yield from playing(TwilioServer)
+def served(kind):
+    """Return a fixture: a server of this kind, for one test."""
+
+    @pytest.fixture
+    def server():
+        yield from playing(kind)
+
+    return server
 
 
-@pytest.fixture
-def vonage_server():
-    yield from playing(VonageServer)
-
-
-@pytest.fixture
-def webhook_server():
-    yield from playing(WebhookServer)
-
-
-@pytest.fixture
-def apprise_server():
-    yield from playing(AppriseServer)
+twilio_server = served(TwilioServer)
+vonage_server = served(VonageServer)
+webhook_server = served(WebhookServer)
+apprise_server = served(AppriseServer)

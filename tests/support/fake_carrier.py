@@ -14,19 +14,19 @@ ACCOUNT = CarrierError("the token is wrong", account=True)
 
 
 class FakeCarrier(Carrier):
-    """Take every text, unless `answers` has another answer for its number.
+    """Answer a text with `answers[number]` or else `answer`: by default, take it.
 
     An answer is a reference, an exception, or a function that gives one of them.
     """
 
-    name = "fake"
+    name, answer = "fake", None
 
     def __init__(self):
         self.texts, self.answers = [], {}
 
     def send(self, to, text, **_):
         self.texts.append((to, text))
-        answer = self.answers.get(to)
+        answer = self.answers.get(to, self.answer)
         answer = answer() if callable(answer) else answer
         if isinstance(answer, Exception):
             raise answer
@@ -80,14 +80,18 @@ def askable():
 
 
 @pytest.fixture
-def run_pass(settings, carrier, at, monkeypatch):
+def without_waiting(monkeypatch):
+    """Have schedulers wait for nothing: the clock stands still."""
+    monkeypatch.setattr(heartbeats, "WATCHED", 0)
+    monkeypatch.setattr(sender, "LONGEST_WAIT", 0)
+
+
+@pytest.fixture
+def run_pass(settings, carrier, at, without_waiting):
     """Run one pass at an instant, with changed settings: `run_pass(NOON, max_retries=0)`.
 
     `run_pass.runtime` is what it runs on.
     """
-
-    monkeypatch.setattr(heartbeats, "WATCHED", 0)
-    monkeypatch.setattr(sender, "LONGEST_WAIT", 0)  # the clock stands still
 
     def run(instant, carrier=carrier, **changes):
         at(instant)

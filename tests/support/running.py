@@ -27,7 +27,7 @@ import database
 import settings
 from access import keys
 from answers import PATH
-from carrier_servers import TwilioServer, playing
+from carrier_servers import TwilioServer, served
 from carriers.alphabets import count_parts
 from database import clock
 from databases import deletions
@@ -112,7 +112,7 @@ class Process:
 
 @contextlib.contextmanager
 def started_in(folder):
-    """Start processes in a folder; kill them at the end."""
+    """Start processes in a folder; kill them at the end, when none has printed a traceback."""
     processes = []
 
     def start(program, *words, **environ):
@@ -123,6 +123,7 @@ def started_in(folder):
     yield start
     for process in processes:
         process.kill()
+    assert not [each.output for each in processes if "\nTraceback" in f"\n{each.output}"]
 
 
 @pytest.fixture
@@ -207,9 +208,7 @@ class PatientTwilio(TwilioServer):
         return [number for number, _ in self.texts]
 
 
-@pytest.fixture
-def twilio():
-    yield from playing(PatientTwilio)
+twilio = served(PatientTwilio)
 
 
 @pytest.fixture
@@ -312,12 +311,11 @@ class Clients:
     requests as None.
     """
 
-    def __init__(self, web, secret, side_by_side, most=None, idempotent=True, with_send_date=True):
-        self.web, self.secret, self.idempotent = web, secret, idempotent
+    def __init__(self, web, secret, side_by_side, with_send_date=True):
+        self.web, self.secret = web, secret
         self.body = functools.partial(request_number, with_send_date=with_send_date)
         self.answers, self.statuses, self.stopping = {}, Counter(), False
-        self._numbers = iter(range(most)) if most else itertools.count()
-        self._guard = threading.Lock()
+        self._numbers, self._guard = itertools.count(), threading.Lock()
         self._threads = [threading.Thread(target=self._post) for _ in range(side_by_side)]
         for thread in self._threads:
             thread.start()
@@ -325,15 +323,11 @@ class Clients:
     def _post(self):
         while not self.stopping:
             with self._guard:
-                number = next(self._numbers, None)
-            if number is None:
-                return
-            self._repeat(number)
+                number = next(self._numbers)
+            self._repeat(number, self.body(number))
 
-    def _repeat(self, number):
-        body, headers = self.body(number), {}
-        if self.idempotent or number % 2:
-            headers["Idempotency-Key"] = f"request-{number}"
+    def _repeat(self, number, body):
+        headers = {"Idempotency-Key": f"request-{number}"}
         while True:
             try:
                 status, answer = send(self.web, self.secret, body, **headers)
@@ -354,9 +348,5 @@ class Clients:
     def join(self):
         """Begin no more requests and wait until each one begun is answered 201."""
         self.stopping = True
-        self.finish()
-
-    def finish(self):
-        """Wait until each request is answered 201."""
         for thread in self._threads:
             thread.join()

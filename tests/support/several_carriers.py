@@ -6,7 +6,6 @@ from carriers import CarrierError
 from carriers.ways import Way
 from fake_carrier import FakeCarrier
 from scheduler import Scheduler
-from sending import heartbeats, sender
 from sending.runtime import THIS_MACHINE
 
 UNREACHED = CarrierError("there is no connection", unreached=True)
@@ -40,16 +39,11 @@ class NamedCarrier(FakeCarrier):
     def __init__(self, name, can_be_asked=False):
         super().__init__()
         self.name, self.can_be_asked = name, can_be_asked
-        self.answer, self.health = None, NotImplementedError
+        self.health = NotImplementedError
         self.has, self.checks, self.asked = {}, 0, []
 
     def send(self, to, text, **more):
-        self.texts.append((to, text))
-        answer = self.answers.get(to, self.answer)
-        answer = answer() if callable(answer) else answer
-        if isinstance(answer, Exception):
-            raise answer
-        return answer or f"{self.name}-{len(self.texts)}"
+        return super().send(to, text) or f"{self.name}-{len(self.texts)}"
 
     def find(self, to, text, since):
         self.asked.append(to)
@@ -76,13 +70,11 @@ def eu():
 
 
 @pytest.fixture
-def run_both(settings, us, eu, at, monkeypatch):
+def run_both(settings, us, eu, at, without_waiting):
     """Run one pass with two carriers at an instant: `run_both(NOON, ways=[Way("us"), …])`.
 
     `run_both.runtime` is what it runs on.
     """
-    monkeypatch.setattr(heartbeats, "WATCHED", 0)
-    monkeypatch.setattr(sender, "LONGEST_WAIT", 0)  # the clock stands still
 
     def run(instant, ways=None, carriers=None, **changes):
         at(instant)

@@ -32,9 +32,7 @@ SENDER = uuid.UUID(int=1)
 
 def store(now=TUESDAY_NOON, **columns):
     """Store a message and return it; by default it is to New York and queued now."""
-    row = _row(now, columns)
-    tries = [*_tries(row)]
-    row["claim_number"] = max(row.get("claim_number", 0), len(tries))
+    row, tries = _row(now, columns)
     first = row["claim_number"] - len(tries) + 1
     message = Message.create(**row)
     for number, each in enumerate(tries, first):
@@ -49,13 +47,7 @@ def _tries(row):
     names = [carrier] * (doubts - len(names)) + names
     since = row.get("in_doubt_since") or row["send_at"]
     for name in names:
-        yield {
-            "carrier": name,
-            "begun_at": since,
-            "ended_at": since,
-            "result": Result.UNCLEAR,
-            "ask_at": row["send_at"],
-        }
+        yield {"carrier": name, "ask_at": row["send_at"]} | _ended(since, Result.UNCLEAR)
     if row["status"] == Status.SENDING:
         sender, at = row.get("claimed_by", SENDER), row.get("claimed_at", row["send_at"])
         Heartbeat.insert(sender=sender, beat_at=at).on_conflict_ignore().execute()
@@ -64,15 +56,13 @@ def _tries(row):
     if row["status"] in TAKEN:
         at = row.get("finished_at") or row["send_at"]
         receipt = None if row["status"] == Status.SENT else row["status"]
-        yield {
-            "carrier": carrier,
-            "begun_at": at,
-            "ended_at": at,
-            "result": Result.TAKEN,
-            "reference": row.get("carrier_reference"),
-            "receipt": receipt,
-            "receipt_at": row.get("receipt_at"),
-        }
+        said = {"receipt": receipt, "receipt_at": row.get("receipt_at")}
+        reference = row.get("carrier_reference")
+        yield {"carrier": carrier, "reference": reference} | said | _ended(at, Result.TAKEN)
+
+
+def _ended(at, result):
+    return {"begun_at": at, "ended_at": at, "result": result}
 
 
 def decide_on(*messages):
@@ -129,6 +119,7 @@ def create(text, limits=(), recipient_limit=None, **fields):
 
 
 def _row(now, columns):
+    """The columns of a message, and the tries that it has gone through."""
     row = {
         "id": new_id(now),
         "key": columns.get("key") or key_named("app"),
@@ -145,11 +136,8 @@ def _row(now, columns):
     } | columns
     first_send_at = max(row["send_at"], clock.now())  # or it would have expired
     parts = row["message"] and count_parts(row["message"])
-    row = {
-        "approved": not row["manual_mode"],
-        "first_send_at": first_send_at,
-        "parts": parts,
-    } | row
+    others = {"approved": not row["manual_mode"], "first_send_at": first_send_at, "parts": parts}
+    row = others | row
     key = getattr(row["key"], "id", row["key"])
     lane = Lane.read(new_lane(row["country"], key in {each.id for each in ApiKey.testers()}))
     doubts = (row.get("in_doubt_with") or "").split()
@@ -157,7 +145,9 @@ def _row(now, columns):
     row.setdefault("lane", str(lane._replace(doubts=tuple(doubts))))
     if "expires_at" not in row:
         row["expires_at"] = _expires_at(Message(**row))
-    return row
+    tries = [*_tries(row)]
+    row["claim_number"] = max(row.get("claim_number", 0), len(tries))
+    return row, tries
 
 
 def _expires_at(message):
@@ -175,9 +165,7 @@ def held(status, **columns):
 def store_many(count, now=TUESDAY_NOON, **columns):
     """Store messages to as many numbers, and return these numbers in the order of the ids."""
     numbers = [f"+1212555{n:04}" for n in range(count)]
-    whole = _row(now, columns)
-    tries = [*_tries(whole)]
-    whole["claim_number"] = max(whole.get("claim_number", 0), len(tries))
+    whole, tries = _row(now, columns)
     usual, fields = Message(**whole).__data__, Message._meta.fields
     row = {fields[name]: fields[name].db_value(value) for name, value in usual.items()}
     ids = sorted(new_id(now) for _ in numbers)

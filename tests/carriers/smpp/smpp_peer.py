@@ -10,10 +10,8 @@ import threading
 from collections import namedtuple
 from contextlib import suppress
 
-import pytest
-
 from carrier_servers import HANG as SILENCE
-from carrier_servers import HANG_UP, playing
+from carrier_servers import HANG_UP, served
 from phone import show
 
 BIND_TRANSMITTER, BIND_TRANSCEIVER, SUBMIT_SM, DELIVER_SM = 2, 9, 4, 5
@@ -213,6 +211,4 @@ class Handler(socketserver.BaseRequestHandler):
             self.write(pdu(SUBMIT_SM | RESPONSE, status, sequence, body))
 
 
-@pytest.fixture
-def peer():
-    yield from playing(SmppPeer)
+peer = served(SmppPeer)
