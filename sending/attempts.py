@@ -99,7 +99,7 @@ class Attempt(Table):
 
     @classmethod
     def was_refused(cls, message: Message, carrier: Way, words: str, before: datetime) -> bool:
-        """Say whether a carrier refused a message in these words before an instant.
+        """Return whether a carrier refused a message in these words before an instant.
 
         What was before a person retried it does not count.
         """
