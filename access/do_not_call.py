@@ -8,6 +8,7 @@ from typing import Self
 from peewee import SQL, Expression, Field, TextField, fn
 
 from access.audit import Action, Audit
+from access.rules import LAST
 from database import InstantField, Refused, Table, db, in_pages
 from database.clock import is_ahead
 
@@ -266,10 +267,12 @@ class LastReply(Table):
         return bool(list(noted.returning(cls.number).execute()))
 
     @classmethod
-    def forget(cls, number: str) -> None:
-        """Forget what a number replied, unless the list's history keeps the number anyway.
+    def forget(cls, numbers: Collection[str], until: datetime = LAST) -> None:
+        """Forget what numbers last said, if that was until an instant.
 
-        There, an older word that comes late must change nothing.
+        Not where the list's history keeps the number anyway: there, an older word that comes late
+        must change nothing.
         """
-        kept = DoNotCallHistory.select().where(DoNotCallHistory.number == number)
-        cls.delete().where(cls.number == number, ~fn.EXISTS(kept)).execute()
+        kept = DoNotCallHistory.select().where(DoNotCallHistory.number == cls.number)
+        old = cls.number.in_([*numbers]) & (cls.said_at <= until)
+        cls.delete().where(old, ~fn.EXISTS(kept)).execute()
