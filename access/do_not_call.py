@@ -8,6 +8,7 @@ from typing import Self
 from peewee import SQL, Expression, Field, TextField, fn
 
 from access.audit import Action, Audit
+from access.rules import LAST
 from database import InstantField, Refused, Table, db, in_pages
 from database.clock import is_ahead
 
@@ -267,10 +268,11 @@ class LastReply(Table):
         return bool(list(noted.returning(cls.number).execute()))
 
     @classmethod
-    def forget(cls, number: str) -> None:
-        """Forget when a number replied, unless the list's history keeps the number anyway.
+    def forget(cls, numbers: Collection[str], until: datetime = LAST) -> None:
+        """Forget when numbers last replied, up to an instant, unless the list's history keeps them.
 
         If it is kept there, an older word that comes late must still change nothing.
         """
-        kept = DoNotCallHistory.select().where(DoNotCallHistory.number == number)
-        cls.delete().where(cls.number == number, ~fn.EXISTS(kept)).execute()
+        kept = DoNotCallHistory.select().where(DoNotCallHistory.number == cls.number)
+        old = cls.number.in_([*numbers]) & (cls.said_at <= until)
+        cls.delete().where(old, ~fn.EXISTS(kept)).execute()

@@ -64,8 +64,8 @@ class SignIn(Table):
     ) -> str | None:
         """Sign in with a token of `make_link`; return None if it was used or is no longer valid.
 
-        The audit knows which links were used. The key is locked meanwhile, so one of several
-        processes is first.
+        The audit knows which links were used, and whether the key was paused since. The key is
+        locked meanwhile, so one of several processes is first.
         """
         try:
             id, mark, made = _signer(secret_key).loads(token)
@@ -77,9 +77,10 @@ class SignIn(Table):
         details = f"by the link of {isoformat(made_at)}"
         with db.transaction():
             key = db.lock_rows(cls._keys(now).where(ApiKey.id == id)).first()
-            its_own = (Audit.who_key == id) & (Audit.details == details)
-            used = Audit.select().where(Audit.at > made_at - cls.LINK_LASTS, its_own)
-            if not key or key.digest[:MARK] != mark or used.exists():
+            used = (Audit.who_key == id) & (Audit.details == details)
+            paused = (Audit.key == id) & (Audit.what == Action.PAUSED_KEY) & (Audit.at >= made_at)
+            ended = Audit.select().where(Audit.at > made_at - cls.LINK_LASTS, used | paused)
+            if not key or key.digest[:MARK] != mark or ended.exists():
                 return None
             return cls._begin(key, now, before, details)
 

@@ -287,7 +287,7 @@ def redact(to: str | None, days: int | None) -> None:
         total = in_batches("redact", lambda: retention.redact_number(to, now))
         replies = in_batches("redact", lambda: Reply.forget_number(to, now))
         receipts.forget_number(to)
-        LastReply.forget(to)
+        LastReply.forget([to])
     base.say(f"{total} redacted")
     say_replies(replies)
     if to:

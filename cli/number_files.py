@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import starmap
+from itertools import chain, starmap
 
 import recipients
 from recipients import InvalidNumber
@@ -18,6 +18,7 @@ from recipients import InvalidNumber
 DELIMITERS = ",;\t|"
 COLUMNS = 1_000  # of a file; a line of delimiters alone has more
 LONGEST = 100_000  # characters of a line; csv refuses longer cells
+SHORTEST = 7  # digits of a number; an amount has fewer
 RECORD = 50  # lines of a record at most: a stray quotation mark must not swallow the file
 
 PHONE = re.compile(  # names of columns; those in other languages are asked about
@@ -104,7 +105,7 @@ class NumberFile:
 
         Raise Unclear if that is not certain: the wrong one would list strangers.
         """
-        found = [c for c in self.columns if c.may_hold_numbers(7)]  # an amount has fewer digits
+        found = [c for c in self.columns if c.may_hold_numbers(SHORTEST)]
         named = [c for c in self.columns if PHONE.search(c.name) and c.may_hold_numbers(5)]
         column, *others = named or found or self.columns[:1]
         if problem := self._problem(column, others, guessed=bool(found and not named)):
@@ -136,10 +137,9 @@ def _list(columns):
 def read(cell: str, region: str | None) -> str:
     """Return the E.164 form of a cell's number, even if a spreadsheet has reformatted it.
 
-    Quotation marks may stay: libphonenumber finds where a number begins and ends. What follows a
-    delimiter, even if the file has another one, is not part of the number.
+    Quotation marks may stay: libphonenumber finds where a number begins and ends.
     """
-    text = re.split(f"[{DELIMITERS}]", cell)[0].strip(' "=')
+    text = cell.strip(' "=')
     if DATE.fullmatch(text):
         raise InvalidNumber("is a date")
     if REFORMATTED.fullmatch(text):
@@ -153,10 +153,15 @@ def read(cell: str, region: str | None) -> str:
 def numbers(row: list[str], columns: Collection[Column], region: str | None) -> list[str]:
     """Return the numbers in these columns of a row; raise InvalidNumber if one is none.
 
-    Google Contacts writes several into one cell.
+    Google Contacts writes several into one cell. What follows another delimiter than the file's is
+    another cell, which may hold one more, or something else.
     """
     cells = [cell for each in columns for cell in row[each.place - 1 : each.place]]
-    found = [read(part, region) for cell in cells for part in cell.split(":::") if part.strip()]
+    found = []
+    for part in filter(str.strip, chain.from_iterable(cell.split(":::") for cell in cells)):
+        first, *others = re.split(f"[{DELIMITERS}]", part)
+        more = (each for each in others if _may_be_number(each, SHORTEST))
+        found += [read(each, region) for each in (first, *more)]
     if not found:
         raise InvalidNumber("has no number")
     return found

@@ -125,7 +125,7 @@ def last_change(now: datetime) -> list[dict]:
     """Return this person's last change of the list for the strip, while it can be undone."""
     change = DoNotCallHistory.get_or_none(DoNotCallHistory.id == session.get("change"))
     left = results.seconds_left(change.at, now) if change else 0
-    if not left:
+    if not left or change != DoNotCallHistory.latest(change.number):
         return []
     return [{"said": in_words(change), "undo": "undo", "value": change.id, "left": left}]
 

@@ -56,7 +56,9 @@ def admit() -> Response | tuple[str, int] | None:
     find_person()
     audit.signed_in.set(g.person and audit.Actor(g.person.name, g.person.id))
     if is_form:
-        if g.person is None and request.endpoint != "desk.sign_in":
+        # A session that is closed while its key is paused can be ended, or it would open again
+        leaves = request.endpoint == "desk.sign_out" and "sign_in" in session
+        if g.person is None and request.endpoint != "desk.sign_in" and not leaves:
             return refuse_stranger(
                 "You are no longer signed in, so nothing was changed. Please sign in again."
             )

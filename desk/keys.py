@@ -64,10 +64,10 @@ def change_key() -> Response:
     """Pause or resume a key, or undo that."""
     person, now = operator(), clock.now()
     if "undo" in request.form:
-        id, action, at = session.pop("key", (None, None, 0))
-        said = "Undo works for one minute."
-        left = results.seconds_left(EPOCH + at * MILLISECOND, now)
-        if left and request.form["undo"] == str(id):
+        said = "Undo works for one minute, and only until something else happens."
+        holds = [str(change["value"]) for change in last_change(now)]
+        id, action, _ = session.pop("key", (None, None, 0))
+        if request.form["undo"] in holds:
             _, said = set_pause(OPPOSITE[action], id, person, now)
         flash(said)
     else:
@@ -99,11 +99,14 @@ def set_pause(action: str, id: int, person: ApiKey, now: datetime) -> tuple[bool
 
 
 def last_change(now: datetime) -> list[dict]:
-    """Return this person's last change of a key for the strip, while it can be undone."""
+    """Return this person's last change of a key for the strip, while it can be undone.
+
+    Not once somebody else has changed that: a pause by another person has an instant of its own.
+    """
     id, action, at = session.get("key", (None, None, 0))
-    key = ApiKey.get_or_none(ApiKey.id == id)
-    left = results.seconds_left(EPOCH + at * MILLISECOND, now) if key else 0
-    if not left:
+    at = EPOCH + at * MILLISECOND
+    key, left = ApiKey.get_or_none(ApiKey.id == id), results.seconds_left(at, now)
+    if not left or not key or key.paused_at != (at if action == "pause" else None):
         return []
     said = f"{key.name} is {PAST[action]}."
     return [{"said": said, "undo": "undo", "value": key.id, "left": left}]

@@ -18,7 +18,11 @@ from desk.lists import PAGE
 from reports import Cursor
 from sending.decisions import UNDO_WITHIN
 
-MOST = 120  # ids of all results, each with one more for its cursor: a cookie holds 4 KB
+MOST = 2 * (PAGE + 1)
+"""The most ids of all results, each with one more for its cursor: two pages.
+
+They take 3 KB at most. The web refuses a head with more than 4 KB of cookies, of whoever's.
+"""
 
 
 @dataclass

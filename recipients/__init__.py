@@ -105,6 +105,9 @@ def national(text: str, region: str | None) -> str:
 
     Raise InvalidNumber if it is not valid. Without a region the number needs its plus sign.
     """
+    number = re.search(r"[+\uFF0B\d].*", text, re.DOTALL)
+    if number and phonenumbers.is_alpha_number(number[0]):  # which libphonenumber would dial
+        raise InvalidNumber("has letters")
     return phonenumbers.format_number(_valid(text, region)[0], PhoneNumberFormat.E164)
 
 

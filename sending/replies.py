@@ -21,7 +21,7 @@ from peewee import (
 
 import recipients
 from access.audit import Action, Audit
-from access.do_not_call import DoNotCall, DoNotCallHistory
+from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply
 from database import PAGE, CarrierTextField, InstantField, Table, db, isoformat
 from database.clock import is_ahead, is_within
 from events.outbox import Event
@@ -136,10 +136,13 @@ class Reply(Table):
 
     @classmethod
     def _forget(cls, which, now=None, details=None):
-        """Delete a batch of replies and the texts in their events; with details, audit it."""
+        """Delete a batch of replies and what they left elsewhere; with details, audit it."""
         with db.transaction():
-            ids = [each.id for each in cls.select(cls.id).where(which).limit(PAGE)]
+            some = list(cls.select(cls.id, cls.number, cls.at).where(which).limit(PAGE))
+            ids = [each.id for each in some]
             if ids:
+                # First, as whoever records a reply locks them: other orders could be a deadlock
+                LastReply.forget({each.number for each in some}, max(each.at for each in some))
                 Event.forget_texts(ids)
                 cls.delete().where(cls.id.in_(ids)).execute()
                 if details:

@@ -53,6 +53,12 @@ FILES = {
         "column 4 'Phone 1 - Value'",
         [MARY, NED],
     ),
+    "several numbers with another delimiter": (
+        "US",
+        'Name,Phone\nMary,"(212) 555-0123; (310) 555-0199;"\n',
+        "column 2 'Phone'",
+        [MARY, NED],
+    ),
     "vCards as a CSV": (
         None,
         '"FN","TEL;CELL","ADR"\n"Mary Doe","+1 212 555 0123","1 High St;\nLondon"\n'
@@ -187,6 +193,13 @@ def test_columns_are_chosen_by_name_or_place():
     for name in ("Fax", "0", "7", ""):
         with pytest.raises(Unclear, match=r"there is no column .*, only column 1 'First"):
             file.chosen([name])
+
+
+def test_a_cell_of_which_one_number_cannot_be_read_is_skipped_whole_and_told():
+    """Rather than that number alone, of which nobody would hear."""
+    file = as_file('phone,name\n"+12125550123; 3105550199",Mary\n')
+    with pytest.raises(InvalidNumber, match="is not a phone number"):
+        number_files.numbers(file.rows[0][1], [file.column_of_numbers()], None)
 
 
 @pytest.mark.parametrize("cell", ["03.04.1975", "1975-04-03", "4/3/75", "1975-04-03T10:00:00Z"])

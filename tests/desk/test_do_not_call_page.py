@@ -169,6 +169,13 @@ def test_only_the_last_change_of_the_same_person_is_undone(page):
         DoNotCall.undo(DoNotCallHistory.latest(LONDON).id, "Olga", since, TUESDAY_NOON)
 
 
+def test_a_change_is_not_shown_any_more_once_something_else_has_happened_to_the_number(page):
+    page.press("Add", number=NEW_YORK)
+    DoNotCall.remove([NEW_YORK], TUESDAY_NOON, "operator", "shell")
+    assert "is on the list now" not in page.read(PAGE)
+    assert not page.page.buttons("Undo")
+
+
 def test_a_number_without_a_button_changes_nothing(page):
     page.press("Add", number=NEW_YORK)
     assert page.send(PAGE, number=NEW_YORK).status_code == 400

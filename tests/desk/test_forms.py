@@ -167,21 +167,24 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("path", "as_multipart"), [("/desk/", False), ("/desk/", True), ("/desk/sign-out", False)]
-)
+@pytest.mark.parametrize("as_multipart", [False, True])
 @pytest.mark.parametrize("end", ENDS)
-def test_a_session_that_ends_while_a_form_arrives_changes_nothing(
-    approver, at, end, path, as_multipart
-):
+def test_a_session_that_ends_while_a_form_arrives_changes_nothing(approver, at, end, as_multipart):
     message = ask()
     approver.open()
     ended = partial(ENDS[end], at)
-    response = post_slowly(approver, path, ended, as_multipart, approve=str(message.id))
+    response = post_slowly(approver, "/desk/", ended, as_multipart, approve=str(message.id))
     assert response.status_code == 403
     assert "nothing was changed" in response.text
     assert is_out(approver)
     assert not again(message).approved
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_session_that_ends_while_a_sign_out_arrives_is_signed_out(approver, at, end):
+    approver.open()
+    assert post_slowly(approver, "/desk/sign-out", partial(ENDS[end], at)).status_code == 303
+    assert is_out(approver)
 
 
 def test_an_undo_is_too_late_if_its_form_arrives_too_late(approver, at):

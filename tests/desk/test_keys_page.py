@@ -9,7 +9,7 @@ from access.keys import ApiKey, Role
 from access.limits import parse
 from database import clock
 from desk_visitor import issue
-from samples import HOUR, MINUTE, TUESDAY_NOON
+from samples import HOUR, MINUTE, SECOND, TUESDAY_NOON
 from stored_messages import key_named, store
 
 PAGE = "/desk/keys"
@@ -62,7 +62,7 @@ def test_undo_is_offered_for_a_minute(operator, shop, at):
     assert "for 1 second" in operator.page.text
     at(TUESDAY_NOON + MINUTE)
     operator.press("Undo")
-    assert "Undo works for one minute." in operator.page.text
+    assert "Undo works for one minute" in operator.page.text
     assert paused(shop)
 
 
@@ -73,11 +73,24 @@ def test_what_somebody_else_has_done_meanwhile_is_said(operator, shop):
     assert "shop was already paused." in operator.page.text
 
 
+def test_what_somebody_else_has_done_since_is_not_undone(operator, shop, at):
+    operator.open(PAGE)
+    operator.press("Pause")
+    for seconds, change in ((1, shop.resume), (2, shop.pause)):
+        at(TUESDAY_NOON + seconds * SECOND)
+        assert change(clock.now())
+        assert "shop is paused." not in operator.read(PAGE)
+        assert not operator.page.buttons("Undo")
+    operator.send(PAGE, undo=shop.id)
+    assert "Undo works for one minute, and only until something else happens." in operator.page.text
+    assert paused(shop)
+
+
 def test_the_undo_of_an_older_page_is_of_its_own_key_alone(operator, shop):
     other = key_named("other")
     for fields in ({"pause": shop.id}, {"pause": other.id}, {"undo": shop.id}):
         operator.send(PAGE, **fields)
-    assert "Undo works for one minute." in operator.page.text
+    assert "Undo works for one minute" in operator.page.text
     assert paused(shop)
     assert paused(other)
 

@@ -258,6 +258,17 @@ def test_a_session_is_closed_while_its_key_is_paused(app, approver):
     assert not is_out(approver)
 
 
+def test_signing_out_while_the_key_is_paused_ends_the_session_too(app, approver):
+    key = SignIn.get().key
+    thief, other_tab = copy_of(approver, app), [("csrf_token", approver.token)]
+    key.pause(TUESDAY_NOON)
+    assert approver.press("Sign out", follow=False).status_code == 303
+    assert approver.post("/desk/sign-out", other_tab).status_code == 403
+    key.resume(TUESDAY_NOON)
+    assert is_out(approver)
+    assert is_out(thief)
+
+
 def test_a_session_lasts_twelve_hours_to_the_millisecond_and_is_cleared_away(app, approver, at):
     at(TUESDAY_NOON + 12 * HOUR - MILLISECOND)
     assert not is_out(approver)

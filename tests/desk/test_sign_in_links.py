@@ -112,6 +112,16 @@ def test_a_key_that_changed_voids_it(app, token, change):
     assert SignIn.select().count() == 0
 
 
+@on_both
+def test_a_pause_voids_it_for_good_and_no_later_one(app, token, at):
+    link, key = token(), ApiKey.named("Ann")
+    assert key.pause(TUESDAY_NOON)
+    assert key.resume(TUESDAY_NOON)
+    assert follow(Visitor(app), link) == 403
+    at(TUESDAY_NOON + MILLISECOND)
+    assert follow(Visitor(app), token()) == 303
+
+
 def test_what_is_no_link_signs_nobody_in(app, token, desk_settings):
     link, other = token(), create_app(desk_settings._replace(secret_key="x" * 40))
     cookie = signed_in(app, "Olga").client.get_cookie("desk", path="/desk/").value

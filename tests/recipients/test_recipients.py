@@ -66,6 +66,26 @@ def test_a_national_text_that_is_no_number_is_refused(text):
         recipients.national(text, "US")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("+49 30 1234567 Anna", "030 1234567 (Anna)", "Tel. 0151 23456789 privat"),
+        *("+43 664 123456 Frau", "+1 800 FLOWERS"),
+    ],
+)
+def test_letters_are_no_digits(text):
+    """libphonenumber dials them, so a name behind a number would make it a stranger's."""
+    with pytest.raises(InvalidNumber, match="has letters"):
+        recipients.national(text, "DE")
+
+
+@pytest.mark.parametrize(
+    "text", ["Anna: 030 1234567", "+49 (0)30 1234567 ext. 12", "030 1234567 x12", "030 1234567 p"]
+)
+def test_words_before_a_number_and_an_extension_behind_it_are_left_out(text):
+    assert recipients.national(text, "DE") == "+49301234567"
+
+
 @given(st.text(st.characters(exclude_categories=()), max_size=40))
 @settings(max_examples=200)
 def test_any_national_text_is_read_or_refused(text):

@@ -5,7 +5,9 @@ from functools import partial
 
 import pytest
 
+import carriers
 from access.audit import Audit
+from access.do_not_call import LastReply
 from carriers import Receipt
 from carriers.ways import Way
 from database import PAGE
@@ -14,9 +16,9 @@ from events.outbox import Event, EventAddress
 from models import Message, Status
 from own_threads import at_once
 from query_plans import reads_whole
-from samples import DAY, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
+from samples import DAY, LONDON, MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import receipts, retention
+from sending import inbound, receipts, retention
 from sending.replies import Reply
 from sending.retention import Retention
 from settings import SettingsError
@@ -204,6 +206,18 @@ def test_what_ended_by_a_receipt_that_was_kept_is_forgotten_though_that_came_lon
     assert again(message).message == "Hello"
     run_pass(now + DAY + MINUTE, keep_texts=DAY)
     assert again(message).message is None
+
+
+def test_with_its_replies_a_number_that_was_never_listed_is_forgotten_whole(run_pass):
+    """That it said START last is kept beside them; not its number for ever."""
+    rules = inbound.ReplyRules(Way("twilio"), "asked", None, None)
+    said = (NEW_YORK, "START", KEPT + MILLISECOND), (LONDON, "START", KEPT + DAY)
+    said += (LONDON, "START", KEPT), (NEIGHBOUR, "STOP", KEPT + DAY)
+    for number, word, age in said:
+        inbound.record([carriers.Reply(number, word, None)], TUESDAY_NOON - age, rules)
+    run_pass(keep_texts=KEPT)
+    assert [reply.number for reply in Reply.select()] == [LONDON]
+    assert {each.number for each in LastReply.select()} == {LONDON, NEIGHBOUR}
 
 
 def test_a_longer_time_and_then_a_shorter_one_forget_what_they_say(run_pass):
