@@ -10,7 +10,7 @@ import carriers
 from databases import on_both
 from models import Status
 from own_threads import thread_after
-from samples import ALWAYS_OPEN, HOUR, MINUTE, NEW_YORK, SECOND
+from samples import ALWAYS_OPEN, HOUR, MINUTE, SECOND
 from sending.runtime import Runtime
 from stored_messages import again, store
 
@@ -19,15 +19,6 @@ pytestmark = on_both
 NIGHT = {"quiet_hours": (21 * 60, 8 * 60)}
 NINE_PM = datetime(2026, 3, 4, 2, tzinfo=UTC)  # a Tuesday in New York
 EIGHT_AM = datetime(2026, 3, 4, 13, tzinfo=UTC)
-
-
-# At the claim
-
-
-def test_without_quiet_hours_a_send_date_is_obeyed_at_night(run_pass, carrier):
-    store(now=NINE_PM, send_date=NINE_PM)
-    run_pass(NINE_PM)
-    assert carrier.numbers == [NEW_YORK]
 
 
 # At the call
