@@ -352,13 +352,6 @@ def test_parts_that_fit_nowhere_are_shown_as_they_are(odd):
     assert [each.text for each in stored(LATER + 5 * MINUTE)] == ["hello"]
 
 
-def test_a_part_that_vonage_delivers_a_day_later_is_known_by_its_id():
-    for number in (1, 2):
-        hear(f"{number}", part=part(number), message_ids=(f"vonage {number}",))
-    hear("1", LATER + DAY, part=part(1), message_ids=("vonage 1",))
-    assert len(stored(LATER + 2 * DAY)) == 1
-
-
 # A no
 
 
