@@ -8,7 +8,6 @@ import pytest
 
 import recipients
 from carriers import CarrierError, Receipt
-from carriers.ways import Way
 from databases import on_both
 from fake_carrier import FOR_GOOD
 from models import Message, Status
@@ -79,21 +78,6 @@ def test_a_text_in_doubt_does_not_take_the_reference_of_one_under_way(run_pass, 
     assert later(run_pass, 1, carrier=askable) == Counter({"sent": 1})
     assert again(fresh).carrier_reference == "SM0"
     assert again(doubtful).carrier_reference == "SM1"
-
-
-def test_a_yes_that_comes_late_does_not_give_two_equal_texts_one_reference(run_pass, askable):
-    """As from a sender that stood still with it, so that its message was taken over."""
-    doubtful = held(Status.SENDING, in_doubt=1, in_doubt_since=TUESDAY_NOON)
-    fresh = store(in_doubt=1, in_doubt_since=TUESDAY_NOON, take_overs=1)
-    askable.taken.append((NEW_YORK, "Hello"))  # of the fresh one
-    (copy,) = doubts.unclear_at(Way("fake"), doubtful.id)
-    assert receipts.found(copy, ["SM0"], TUESDAY_NOON, FAKE)
-    receipts.sent({fresh.id: "SM0"}, TUESDAY_NOON, FAKE)
-    askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
-    later(run_pass, 0, carrier=askable)
-    assert {again(each).status for each in (doubtful, fresh)} == {Status.SENT}
-    assert {again(each).carrier_reference for each in (doubtful, fresh)} == {"SM0", "SM1"}
-    assert len(askable.taken) == 2
 
 
 def test_a_yes_that_comes_after_a_retry_does_not_undo_the_retry(run_pass, askable):
@@ -232,18 +216,3 @@ def test_receipts_that_match_nothing_are_told_of_once_an_hour(run_pass, caplog):
     run_pass(TUESDAY_NOON + 68 * MINUTE)
     assert caplog.text.count(told) == 2
     assert NEW_YORK[1:] not in caplog.text
-
-
-def test_a_doubt_from_the_future_began_before_the_clock_was_set_back(run_pass, carrier):
-    """Otherwise the carrier would be asked for texts of a time that is yet to come."""
-    before = TUESDAY_NOON - 10 * MINUTE
-    carrier.can_be_asked, asked = True, []
-    carrier.find = lambda to, text, since: asked.append(since) or ["SM1"]
-    message = held(Status.SENDING, claimed_at=TUESDAY_NOON)
-    run_pass(before)
-    run_pass(before + 6 * MINUTE)
-    assert again(message).status == Status.SENT
-    store(before, in_doubt=1, in_doubt_since=TUESDAY_NOON)
-    run_pass(before + MINUTE)
-    assert len(asked) == 2
-    assert max(asked) <= before - 8 * MINUTE
