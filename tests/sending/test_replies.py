@@ -394,13 +394,6 @@ def test_who_is_listed_at_the_same_moment_did_not_join_by_the_reply(text, source
     assert (entry and entry.source) == (None if is_ended else source)
 
 
-def test_an_older_no_that_comes_late_undoes_no_newer_start():
-    hear("START", at=LATER)
-    reply = hear("please remove me", LATER + MINUTE, at=TUESDAY_NOON)[0]
-    assert not DoNotCall.lists(NEW_YORK)
-    assert not reply.opted_out
-
-
 @pytest.mark.parametrize(
     ("text", "word", "listed", "maybe"),
     [
