@@ -170,16 +170,6 @@ def test_no_other_takes_the_place_of_that_carrier(replied, run_both, us, eu):
     assert eu.texts == []
 
 
-@pytest.mark.slow
-def test_it_goes_through_the_carrier_of_the_reply_that_has_another_name_since(
-    replied, run_both, us, eu
-):
-    replied("us")
-    us.name, ways = "new", [Way("eu"), Way("new", was=("us",))]
-    assert run_both(TUESDAY_NOON + SECOND, ways, [eu, us], stop_reply="You are off.")["sent"] == 1
-    assert (len(us.texts), len(eu.texts)) == (1, 0)
-
-
 GONE = {"ways": [Way("eu", countries={"US"})], "help_reply": "Ask us."}
 
 
