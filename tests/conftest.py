@@ -1,6 +1,7 @@
 """Fixtures for all tests: settings, applications, clients, commands, keys, clocks."""
 
 import json
+import os
 import signal
 from itertools import count
 
@@ -88,14 +89,27 @@ def keys_read_anew(monkeypatch):
 
 
 @pytest.fixture
-def settings(database_url, optional_settings, monkeypatch, tmp_path):
-    """The default settings, whatever this machine's environment sets."""
-    for name in (*environment.Settings._fields, "script_name"):
-        monkeypatch.delenv(name.upper(), raising=False)
+def loaded(monkeypatch, tmp_path):
+    """Load the settings from these variables alone, in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    for name, value in optional_settings.items():
-        monkeypatch.setenv(name, value)
-    return environment.load()._replace(database_url=database_url)
+    ours = [*map(str.upper, environment.Settings._fields), "SCRIPT_NAME"]
+
+    def read(**variables):
+        for name in (*ours, *environment.EPHEMERAL_HOSTS):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        return environment.load()
+
+    yield read
+    for name in ours:
+        os.environ.pop(name, None)  # set by a .env
+
+
+@pytest.fixture
+def settings(database_url, optional_settings, loaded):
+    """The default settings, whatever this machine's environment sets."""
+    return loaded(**optional_settings)._replace(database_url=database_url)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from access.do_not_call import DoNotCall
 from answers import PATH, accepted, problems, refusal, sender
 from app import create_app
-from database import clock
+from database import clock, isoformat
 from models import Message
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 
@@ -34,71 +34,44 @@ QUEUED = {
 SCHEDULED = QUEUED | {"status": "scheduled", "within_business_hours": False, "can_send_now": False}
 
 
-def recipient(number, display, country, location, zone, local_time, offset, is_dst=False):
-    return {
-        "to_phone_number": display,
-        "to_phone_normalized": number,
-        "recipient_country": country,
-        "recipient_timezone": zone,
-        "recipient_location": location,
-        "recipient_local_time": local_time,
-        "timezone_offset": offset,
-        "is_dst": is_dst,
-    }
+RECIPIENT = (
+    *("to_phone_normalized", "to_phone_number", "recipient_country", "recipient_location"),
+    *("recipient_timezone", "recipient_local_time", "timezone_offset", "is_dst"),
+)
 
 
-def until(instant):
-    return {
-        "scheduled_send_date": instant,
-        "message": f"Text message scheduled for {instant}.",
-    }
+def answer(now, *recipient, until=None, is_dst=False):
+    """Return when a request comes, and its whole answer; `until` is when business hours begin."""
+    body = QUEUED | {"scheduled_send_date": isoformat(now)}
+    if until:
+        text = f"Text message scheduled for {until}."
+        body = SCHEDULED | {"scheduled_send_date": until, "message": text}
+    return now, body | dict(zip(RECIPIENT, (*recipient, is_dst), strict=True))
 
 
 WHOLE_ANSWERS = {
-    "New York at noon": (
-        TUESDAY_NOON,
-        QUEUED
-        | recipient(
-            *(NEW_YORK, "+1 212-555-0123", "US", "New York, United States"),
-            *("GMT-5", "12:00 PM, Tuesday, Mar 3", -5),
-        )
-        | {"scheduled_send_date": "2026-03-03T17:00:00.000Z"},
+    "New York at noon": answer(
+        *(TUESDAY_NOON, NEW_YORK, "+1 212-555-0123", "US", "New York, United States"),
+        *("GMT-5", "12:00 PM, Tuesday, Mar 3", -5),
     ),
-    "London on a summer evening": (
-        JULY_EVENING,
-        SCHEDULED
-        | recipient(
-            *(LONDON, "+44 20 8366 1177", "GB", "London, United Kingdom"),
-            *("GMT+1", "6:00 PM, Wednesday, Jul 15", 1, True),
-        )
-        | until("2026-07-16T08:00:00.000Z"),
+    "London on a summer evening": answer(
+        *(JULY_EVENING, LONDON, "+44 20 8366 1177", "GB", "London, United Kingdom"),
+        *("GMT+1", "6:00 PM, Wednesday, Jul 15", 1),
+        until="2026-07-16T08:00:00.000Z",
+        is_dst=True,
     ),
-    "an Indian mobile in the evening": (
-        JANUARY_NOON,
-        SCHEDULED
-        | recipient(
-            *("+919876543210", "+91 98765 43210", "IN", "Kolkata, India"),
-            *("GMT+5.5", "5:30 PM, Thursday, Jan 15", 5.5),
-        )
-        | until("2026-01-16T03:30:00.000Z"),
+    "an Indian mobile in the evening": answer(
+        *(JANUARY_NOON, "+919876543210", "+91 98765 43210", "IN", "Kolkata, India"),
+        *("GMT+5.5", "5:30 PM, Thursday, Jan 15", 5.5),
+        until="2026-01-16T03:30:00.000Z",
     ),
-    "a toll-free number of the United States": (
-        TUESDAY_8PM,
-        QUEUED
-        | recipient(
-            *("+18005550199", "+1 800-555-0199", "US", "New York, United States"),
-            *("GMT-5", "3:00 PM, Tuesday, Mar 3", [-8, -7, -6, -5]),
-        )
-        | {"scheduled_send_date": "2026-03-03T20:00:00.000Z"},
+    "a toll-free number of the United States": answer(
+        *(TUESDAY_8PM, "+18005550199", "+1 800-555-0199", "US", "New York, United States"),
+        *("GMT-5", "3:00 PM, Tuesday, Mar 3", [-8, -7, -6, -5]),
     ),
-    "a number of no country": (
-        JANUARY_NOON,
-        QUEUED
-        | recipient(
-            *("+80012345678", "+800 1234 5678", "001", "UTC, World"),
-            *("GMT+0", "12:00 PM, Thursday, Jan 15", 0),
-        )
-        | {"scheduled_send_date": "2026-01-15T12:00:00.000Z"},
+    "a number of no country": answer(
+        *(JANUARY_NOON, "+80012345678", "+800 1234 5678", "001", "UTC, World"),
+        *("GMT+0", "12:00 PM, Thursday, Jan 15", 0),
     ),
 }
 
@@ -145,22 +118,6 @@ def test_options_are_echoed_and_kept(option, value, post):
     assert options == dict.fromkeys(options, False) | {option: value}
     row = Message.get()
     assert {name: getattr(row, name) for name in options} == options
-
-
-@pytest.mark.parametrize(("listed", "other"), [(NEW_YORK, LONDON), (LONDON, NEW_YORK)])
-def test_only_a_recipient_on_the_do_not_call_list_is_refused_with_check_dnc(post, listed, other):
-    DoNotCall.add([listed], clock.now(), "operator")
-    refusal(post(to=listed, check_dnc=True), 403)
-    assert Message.select().count() == 0
-    assert accepted(post(to=listed))["check_dnc"] is False
-    assert accepted(post(to=other, check_dnc=True))["check_dnc"] is True
-
-
-def test_with_check_dnc_always_the_answer_shows_it_as_applied(post_with):
-    assert accepted(post_with(check_dnc="always"))["check_dnc"] is True
-    assert Message.get().check_dnc
-    DoNotCall.add([NEW_YORK], clock.now(), "operator")
-    refusal(post_with(check_dnc="always"), 403)
 
 
 @pytest.mark.parametrize(

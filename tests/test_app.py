@@ -11,7 +11,6 @@ import pytest
 from werkzeug.exceptions import default_exceptions
 
 import database
-import settings as environment
 from acceptance.storage import queue
 from access import keys
 from access.limits import parse
@@ -159,12 +158,9 @@ def test_a_database_error_fails_one_request_and_the_next_is_served(
 
 
 @pytest.fixture
-def settings_of(monkeypatch, tmp_path):
+def settings_of(loaded):
     """The default settings with another database."""
-    monkeypatch.chdir(tmp_path)
-    for name in environment.Settings._fields:
-        monkeypatch.delenv(name.upper(), raising=False)
-    yield lambda url: environment.load()._replace(database_url=url)
+    yield lambda url: loaded()._replace(database_url=url)
     database.disconnect()
 
 

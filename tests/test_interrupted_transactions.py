@@ -126,20 +126,18 @@ def writes_events():
 
 def a_stop():
     writes_events()
-    held(Status.SENT, finished_at=TUESDAY_NOON)
     store(check_dnc=True)
-    return lambda: inbound.record([Said(NEW_YORK, "STOP", None, ["R1"])], TUESDAY_NOON, RULES)
+    return a_call_for_help("STOP")
 
 
 def a_start():
-    held(Status.SENT, finished_at=TUESDAY_NOON)
     DoNotCall.add([NEW_YORK], TUESDAY_NOON - MINUTE, "reply")
-    return lambda: inbound.record([Said(NEW_YORK, "START", None, ["R1"])], TUESDAY_NOON, RULES)
+    return a_call_for_help("START")
 
 
-def a_call_for_help():
+def a_call_for_help(text="HELP"):
     held(Status.SENT, finished_at=TUESDAY_NOON)
-    return lambda: inbound.record([Said(NEW_YORK, "HELP", None, ["R1"])], TUESDAY_NOON, RULES)
+    return lambda: inbound.record([Said(NEW_YORK, text, None, ["R1"])], TUESDAY_NOON, RULES)
 
 
 def a_yes():

@@ -45,8 +45,9 @@ def fail(times, action, monkeypatch, owner, name):
 # Deliveries of events
 
 
-def end_a_message():
-    decide_on(store(clock.now(), status=Status.SCHEDULED)).cancel("shell", clock.now())
+def end_a_message(**columns):
+    message = store(clock.now(), status=Status.SCHEDULED, **columns)
+    decide_on(message).cancel("shell", clock.now())
 
 
 @pytest.mark.slow
@@ -79,9 +80,7 @@ def test_a_secret_that_cannot_be_read_holds_up_no_other_key(app_key, delivering,
     EventAddress.set(other, receiver.url + "&other", clock.now())
     EventAddress.update(secret="whsec_%%%").where(EventAddress.key == other).execute()
     for _ in range(8):
-        decide_on(store(clock.now(), key=other, status=Status.SCHEDULED)).cancel(
-            "shell", clock.now()
-        )
+        end_a_message(key=other)
     end_a_message()
     wait_until(lambda: receiver.events, 20)
     wait_until(lambda: Event.select().where(Event.last_answer.is_null()).count() == 0, 20)

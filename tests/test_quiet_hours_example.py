@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 import pytest
 
 import recipients
-import settings as environment
 from access.rules import Rules
 from running import ROOT
 
@@ -64,16 +63,20 @@ STATUTES = [
 
 
 @pytest.fixture
-def rules(monkeypatch, tmp_path):
-    """Return the rules that a QUIET_HOURS_FILE makes."""
+def read(loaded, tmp_path):
+    """Load settings with a QUIET_HOURS_FILE of this text."""
 
-    def read(text):
-        monkeypatch.chdir(tmp_path)
+    def write(text, **variables):
         (tmp_path / "quiet.toml").write_text(text)
-        monkeypatch.setenv("QUIET_HOURS_FILE", "quiet.toml")
-        return Rules.from_settings(environment.load())
+        return loaded(QUIET_HOURS_FILE="quiet.toml", **variables)
 
-    return read
+    return write
+
+
+@pytest.fixture
+def rules(read):
+    """Return the rules that a QUIET_HOURS_FILE makes."""
+    return lambda text: Rules.from_settings(read(text))
 
 
 def may_leave(rules, number, local):
@@ -97,19 +100,12 @@ def test_the_strict_line_is_at_least_as_strict_but_for_what_the_page_names(rules
     assert laxer <= {*named}
 
 
-def test_the_example_loads_leaves_each_place_open_and_names_sources(monkeypatch, tmp_path):
-    example = EXAMPLE
-    monkeypatch.chdir(tmp_path)
-    for name in environment.Settings._fields:
-        monkeypatch.delenv(name.upper(), raising=False)
-    (tmp_path / "quiet.toml").write_text(example)
-    monkeypatch.setenv("QUIET_HOURS_FILE", "quiet.toml")
-    monkeypatch.setenv("QUIET_HOURS", "21:00-08:00")
-    settings = environment.load()
+def test_the_example_loads_leaves_each_place_open_and_names_sources(read):
+    settings = read(EXAMPLE, QUIET_HOURS="21:00-08:00")
     assert len(settings.quiet_hours_file) >= 20
     now = datetime(2026, 11, 24, tzinfo=UTC)
     assert Rules.from_settings(settings).never_open(now, None) == []
-    lines = [line for line in example.splitlines() if not line.startswith("#")]
+    lines = [line for line in EXAMPLE.splitlines() if not line.startswith("#")]
     unsourced = [line for line in lines if "#" not in line]
     before = ("US ", "CA ", "PR ", "GU ", "VI ", "AS ", "MP ")  # theirs is on a line before
     assert unsourced == [line for line in lines if line.startswith(before)]
@@ -117,10 +113,7 @@ def test_the_example_loads_leaves_each_place_open_and_names_sources(monkeypatch,
     assert "counsel has the last word" in PAGE
 
 
-def test_no_law_is_a_default(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    for name in environment.Settings._fields:
-        monkeypatch.delenv(name.upper(), raising=False)
-    rules = Rules.from_settings(environment.load())
+def test_no_law_is_a_default(loaded):
+    rules = Rules.from_settings(loaded())
     assert rules.quiet.are_none
     assert rules.hours(recipients.find("+12142345678")).quiet == ()

@@ -17,10 +17,8 @@ from sending import inbound
 from sending.carrier_state import CarrierState
 from sending.heartbeats import Heartbeat
 from sending.inbound import ReplyRules
-from sending.outcomes import MAY_HAVE_TAKEN_IT
 from sending.replies import Reply
 from sending.runtime import Runtime
-from several_carriers import SILENT, NamedCarrier
 from stored_messages import decide_on, held, store, store_many
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
@@ -172,16 +170,6 @@ def test_no_other_takes_the_place_of_that_carrier(replied, run_both, us, eu):
     assert eu.texts == []
 
 
-@pytest.mark.slow
-def test_it_goes_through_the_carrier_of_the_reply_that_has_another_name_since(
-    replied, run_both, us, eu
-):
-    replied("us")
-    us.name, ways = "new", [Way("eu"), Way("new", was=("us",))]
-    assert run_both(TUESDAY_NOON + SECOND, ways, [eu, us], stop_reply="You are off.")["sent"] == 1
-    assert (len(us.texts), len(eu.texts)) == (1, 0)
-
-
 GONE = {"ways": [Way("eu", countries={"US"})], "help_reply": "Ask us."}
 
 
@@ -203,25 +191,3 @@ def test_if_its_carrier_is_gone_it_expires_as_any_does(replied, run_both, at, eu
     ask_for_help("us", at, TUESDAY_NOON)
     run_both(TUESDAY_NOON + seconds * SECOND, carriers=[eu], **GONE)
     assert the_answers() == [status]
-
-
-@pytest.mark.parametrize("is_there", [True, False], ids=["is down", "is gone"])
-def test_one_in_doubt_whose_carrier_does_not_say_ends_in_time(replied, run_both, at, eu, is_there):
-    us = NamedCarrier("us", can_be_asked=True)
-    us.answer = us.health = SILENT
-    replied("us")
-    ask_for_help("us", at, TUESDAY_NOON)
-    two = {"ways": [Way("us"), Way("eu", countries={"US"})], "help_reply": "Ask us."}
-    run_both(TUESDAY_NOON, carriers=[us, eu], **two)
-    us.answer = us.health = UNREACHED
-    for seconds in (60, 90, 119):
-        left = {"carriers": [us, eu], **two} if is_there else {"carriers": [eu], **GONE}
-        run_both(TUESDAY_NOON + seconds * SECOND, **left)
-        assert the_answers()[0] in (Status.SCHEDULED, Status.QUEUED)
-    for minutes in (3, 4, 5):
-        run_both(TUESDAY_NOON + minutes * MINUTE, **left)
-    message = Message.get(Message.answers == "HELP")
-    assert message.status == Status.EXPIRED
-    assert MAY_HAVE_TAKEN_IT in message.last_error
-    assert us.texts.count((NEW_YORK, "Ask us.")) == 1
-    assert eu.texts == []

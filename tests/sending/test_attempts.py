@@ -154,18 +154,6 @@ def test_a_carrier_is_asked_since_the_first_death_also_after_a_second(run_pass, 
     assert (again(message).status, askable.texts) == (Status.SENT, [])
 
 
-def test_a_carrier_that_does_not_answer_when_asked_is_sent_nothing(give, askable):
-    message = store()
-    give(askable, [TOOK], after=0)
-    askable.listing = FOR_NOW
-    give(askable, [None] * 5, TUESDAY_NOON + HOUR)
-    give(askable, [None], TUESDAY_NOON + 4 * DAY)  # also when it has expired
-    assert (again(message).status, again(message).in_doubt) == (Status.QUEUED, 1)
-    askable.listing = None
-    give(askable, [None], TUESDAY_NOON + 5 * DAY)
-    assert (again(message).status, len(askable.texts)) == (Status.SENT, 1)
-
-
 # What is kept back while in doubt
 
 BAD = "+99912345678"  # which libphonenumber holds to be valid no longer
@@ -209,12 +197,6 @@ def test_what_is_kept_back_in_doubt_is_sent_only_if_the_carrier_has_it(
     )
     assert (MAY_HAVE_TAKEN_IT in (ended.last_error or "")) != can_be_asked
     assert len(asked.texts) == 1
-
-
-def test_what_expires_without_a_doubt_says_nothing_of_one(run_pass):
-    message = store(first_send_at=TUESDAY_NOON - 3 * DAY)
-    run_pass(TUESDAY_NOON)
-    assert (again(message).status, again(message).last_error) == (Status.EXPIRED, None)
 
 
 def test_what_expires_in_doubt_between_claim_and_send_says_so(give, run_pass, carrier, at):

@@ -78,31 +78,37 @@ def test_one_that_came_while_its_carrier_was_renamed_stops(listen, twilio_server
     assert len(twilio_server.asked) == 1
 
 
+@pytest.fixture
+def called_back(settings, twilio_server):
+    """Have Twilio call back with the text SM1, with a CARRIER_URL that names its carrier."""
+
+    def call(url, name):
+        app = create_app(settings._replace(carrier_url=url, public_url="http://texts.test"))
+        form = {"From": NEW_YORK, "To": "+15005550006", "Body": "Hi", "MessageSid": "SM1"}
+        address = f"http://texts.test/carriers/{name}/inbound"
+        request = of_twilio(address, form, twilio_server.token)
+        assert app.test_client().open(address, **request).status_code == 204
+
+    return call
+
+
 @pytest.mark.parametrize("is_called_first", [True, False])
 @pytest.mark.parametrize("was", ["", "#name=us&was=twilio"])
 def test_what_is_called_back_as_well_is_kept_once(
-    listen, twilio_server, settings, is_called_first, was
+    listen, twilio_server, called_back, is_called_first, was
 ):
     url = f"{twilio_server.url}{was}"
-    app = create_app(settings._replace(carrier_url=url, public_url="http://texts.test"))
-    form = {"From": NEW_YORK, "To": "+15005550006", "Body": "Hi", "MessageSid": "SM1"}
-    path = "/carriers/twilio/inbound"
-
-    def call():
-        request = of_twilio(f"http://texts.test{path}", form, twilio_server.token)
-        assert app.test_client().open(path, **request).status_code < 300
-
     listen(TUESDAY_NOON, url)
     twilio_server.messages = [incoming(NEW_YORK, "Hi")]
     if is_called_first:
-        call()
+        called_back(url, "twilio")
     listen(BACK, url)
     assert texts() == [(NEW_YORK, "Hi")]
-    call()
+    called_back(url, "twilio")
     assert texts() == [(NEW_YORK, "Hi")]
 
 
-def test_of_two_carriers_with_one_sender_it_is_kept_once(twilio_server, settings, run_both):
+def test_of_two_carriers_with_one_sender_it_is_kept_once(twilio_server, called_back, run_both):
     def url(*names):
         return " ".join(f"{twilio_server.url}#name={name}&keys={name}" for name in names)
 
@@ -111,12 +117,8 @@ def test_of_two_carriers_with_one_sender_it_is_kept_once(twilio_server, settings
         run_both(at, ways.parse(both), connected)
 
     both = url("codes", "news")
-    app = create_app(settings._replace(carrier_url=both, public_url="http://texts.test"))
-    form = {"From": NEW_YORK, "To": "+15005550006", "Body": "Hi", "MessageSid": "SM1"}
-    address = "http://texts.test/carriers/codes/inbound"
     passes(TUESDAY_NOON)
-    called = app.test_client().open(address, **of_twilio(address, form, twilio_server.token))
-    assert called.status_code == 204
+    called_back(both, "codes")
     twilio_server.messages = [incoming(NEW_YORK, "Hi"), incoming(NEW_YORK, "Ho", "SM2")]
     passes(BACK)
     assert sorted(texts()) == [(NEW_YORK, "Hi"), (NEW_YORK, "Ho")]

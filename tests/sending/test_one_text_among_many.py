@@ -7,14 +7,12 @@ import pytest
 
 from access.keys import ApiKey
 from carriers import CarrierError
-from databases import on_both, on_sqlite
+from databases import on_both
 from fake_carrier import ACCOUNT, FOR_GOOD, TOO_FAST, AskableCarrier
 from models import Message, Status
 from monitoring import health
 from samples import DAY, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import again, decide_on, key_named, statuses, store, store_many
-
-pytestmark = on_both
 
 PAGE = CarrierError("a gateway's page", silent=True)
 NO_CONNECTION = CarrierError("there is no connection", unreached=True)
@@ -48,7 +46,6 @@ def names_in_turn(carrier, begin=0):
 # Beside others
 
 
-@on_sqlite
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["u", "z", "a"], ids=["urgent", "not urgent", "of the same key"])
 @pytest.mark.parametrize(
@@ -77,6 +74,7 @@ def refused(run_for, carrier):
     return message
 
 
+@on_both
 def test_it_is_tried_again_like_any_that_is_refused_for_now_until_it_has_failed(refused, run_pass):
     """A person who retries it then gives it its first chance again."""
     waits = again(refused)
@@ -94,7 +92,6 @@ def test_it_is_tried_again_like_any_that_is_refused_for_now_until_it_has_failed(
     assert (again(refused).status, again(refused).attempts) == (Status.QUEUED, 0)
 
 
-@on_sqlite
 def test_its_further_tries_are_no_trouble_of_the_carrier(refused, run_for, carrier, caplog):
     assert health.read(TUESDAY_NOON + 40 * SECOND).problems() == []
     caplog.clear()
@@ -108,7 +105,6 @@ def test_its_further_tries_are_no_trouble_of_the_carrier(refused, run_for, carri
     assert statuses()[Status.SENT] == 40, "no pause either"
 
 
-@on_sqlite
 def test_as_the_text_that_goes_first_after_a_pause_it_does_not_end_that(refused, run_pass, carrier):
     """The account is refused in earnest meanwhile; it costs this text nothing more, either."""
     other = store(TUESDAY_NOON + 50 * SECOND, key=key_of("a"))
@@ -122,7 +118,6 @@ def test_as_the_text_that_goes_first_after_a_pause_it_does_not_end_that(refused,
     assert health.read(TUESDAY_NOON + 2 * MINUTE).problems()
 
 
-@on_sqlite
 def test_a_text_that_is_refused_again_while_no_other_is_taken_loses_no_retry(run_for, carrier):
     message = store(key=key_of("u"), max_retries=0)
     other = store(to=POISON, key=key_of("a"), max_retries=0)
@@ -136,7 +131,6 @@ def test_a_text_that_is_refused_again_while_no_other_is_taken_loses_no_retry(run
     assert statuses() == {Status.SENT: 2}
 
 
-@on_sqlite
 @pytest.mark.parametrize("is_set_back", [False, True], ids=["", "the clock was a day ahead"])
 def test_that_others_are_refused_for_good_does_not_say_that_they_are_taken(
     run_for, run_pass, carrier, is_set_back
@@ -155,7 +149,6 @@ def test_that_others_are_refused_for_good_does_not_say_that_they_are_taken(
     assert (again(message).status, again(message).attempts) == (Status.QUEUED, 0)
 
 
-@on_sqlite
 def test_a_no_for_now_before_makes_no_difference_to_an_account_that_is_refused(run_for, carrier):
     """The account was refused and mended before: this text has had its no for another reason."""
     store(to=NEW_YORK, key=key_of("a"))
@@ -171,7 +164,6 @@ def test_a_no_for_now_before_makes_no_difference_to_an_account_that_is_refused(r
     assert (again(late).status, again(late).attempts) == (Status.QUEUED, 1)
 
 
-@on_sqlite
 @pytest.mark.slow
 def test_a_question_that_is_refused_as_the_account_holds_up_no_others(run_for, settings, at):
     """Of a carrier that can be asked; the text stays in doubt meanwhile."""
@@ -199,7 +191,6 @@ def test_a_question_that_is_refused_as_the_account_holds_up_no_others(run_for, s
 # Whose text goes first after a pause
 
 
-@on_sqlite
 @pytest.mark.slow
 @pytest.mark.parametrize("no", [ACCOUNT, TOO_FAST, PAGE], ids=["account", "too fast", "pages"])
 @pytest.mark.parametrize("names", ["u a", "a b", "u v", "u v a", "u a b c"])
@@ -224,6 +215,7 @@ def test_it_is_never_twice_in_a_row_of_the_same_key_while_another_has_one(
     assert {*turns} == {*begun}, "and each has its turn"
 
 
+@on_both
 @pytest.mark.parametrize("no", [ACCOUNT, TOO_FAST, PAGE], ids=["account", "too fast", "pages"])
 def test_an_urgent_text_goes_first_unless_its_key_had_the_last_turn(run_pass, carrier, no):
     store(key=key_of("a"), message="a")

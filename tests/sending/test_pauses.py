@@ -14,7 +14,6 @@ from monitoring import health
 from running import wait_until
 from samples import HOUR, MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.sends import Answer, Send
 from several_carriers import NamedCarrier
@@ -233,23 +232,6 @@ def in_doubt(count):
     return store_many(count, in_doubt=1, in_doubt_with="fake", in_doubt_since=TUESDAY_NOON)
 
 
-def test_what_the_carrier_asked_does_not_have_waits_for_the_end_of_a_pause(run_pass, askable):
-    in_doubt(4)
-
-    def pause():
-        CarrierState.begin_pause("fake", TUESDAY_NOON, asked_for=30)
-        db.close()  # of this thread
-
-    askable.finding = pause
-    run_pass(TUESDAY_NOON, askable)
-    assert statuses() == {Status.QUEUED: 4}
-    assert {each.result for each in Attempt.select()} == {"not taken"}
-    askable.finding = lambda: None
-    run_pass(TUESDAY_NOON + 30 * SECOND - MILLISECOND, askable)
-    assert askable.texts == []
-    assert run_pass(TUESDAY_NOON + 30 * SECOND, askable)["sent"] == 4
-
-
 @pytest.mark.parametrize("found", [True, False], ids=["taken", "not taken"])
 @pytest.mark.parametrize("cause", [{}, {"trouble": "no credit"}], ids=["too fast", "the account"])
 def test_after_a_pause_an_answered_question_lets_one_text_go_and_not_all(
@@ -382,17 +364,6 @@ def test_too_fast_as_the_first_answer_ends_an_outage_and_begins_a_pause_of_a_sec
     assert run_pass(then + SECOND)["sent"] == 2, "the other one is to be tried again"
 
 
-@pytest.mark.parametrize("trouble", [DOWN, ACCOUNT], ids=["down", "the account"])
-def test_in_a_trouble_no_more_texts_are_given_than_are_under_way(run_pass, carrier, trouble):
-    carrier.answers = dict.fromkeys(store_many(20), trouble)
-    run_pass(TUESDAY_NOON, send_concurrency=2)
-    run_pass(TUESDAY_NOON + SECOND, send_concurrency=2)
-    assert len(carrier.texts) <= 4
-    carrier.answers.clear()
-    run_pass(TUESDAY_NOON + 2 * MINUTE)
-    assert statuses() == {Status.SENT: 20}
-
-
 @on_sqlite
 @pytest.mark.parametrize("said", [[], ["SM1"], TOO_FAST], ids=["not taken", "taken", "too fast"])
 @pytest.mark.parametrize("no", [ACCOUNT, PAGE], ids=["the account", "pages"])
@@ -445,18 +416,6 @@ def test_answers_of_its_own_within_a_batch_end_a_row_of_silences(
         watch.permission(False)
         watch.note([Answer(Send(Message(), None, 0, None), error) for error in batch])
     assert CarrierState.get_by_id("fake").is_down == is_down
-
-
-def test_one_bad_message_among_good_ones_is_no_outage(run_pass, carrier):
-    bad = store(to=NEIGHBOUR)
-    carrier.answers[NEIGHBOUR] = PAGE
-    for minutes in (0, 2, 10, 60, 240):
-        store()
-        now = TUESDAY_NOON + minutes * MINUTE
-        run_pass(now)
-        assert problems(now) == []
-    ended = Message.get_by_id(bad.id)
-    assert (ended.status, ended.attempts) == (Status.FAILED, 4)
 
 
 # With several carriers

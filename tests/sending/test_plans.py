@@ -66,28 +66,12 @@ ACTIONS = {
 @pytest.mark.parametrize("action", ACTIONS)
 def test_an_index_answers(action, database_url):
     store(status="sent", finished_at=clock.now())
-    rows = [
-        {
-            "id": f"{n:032x}", "carrier": "x", "number": f"+1212555{n:04}", "text": "x",
-            "at": TUESDAY_NOON, "received_at": TUESDAY_NOON, "read_at": TUESDAY_NOON if n else None,
-        }
-        for n in range(300)
-    ]  # fmt: skip
+    usual = {"carrier": "x", "text": "x", "at": TUESDAY_NOON, "received_at": TUESDAY_NOON}
+    rows = [{"id": f"{n:032x}", "number": f"+1212555{n:04}"} | usual for n in range(300)]
     Reply.insert_many(rows).execute()
+    Reply.update(read_at=TUESDAY_NOON).where(Reply.number != rows[0]["number"]).execute()
     db.execute_sql("ANALYZE")
-    found = plans(ACTIONS[action]())
-    assert found
-    read_whole = (
-        "SCAN reply",
-        "SCAN t1",
-        "SCAN message",
-        "Seq Scan on reply",
-        "Seq Scan on message",
-    )
-    lines = [line for lines in found for line in lines]
-    assert [
-        each for each in lines if any(w in each for w in read_whole) and "INDEX" not in each
-    ] == []
+    assert reads_whole(ACTIONS[action]()) == []
 
 
 # Claims

@@ -21,7 +21,7 @@ from samples import ALWAYS_OPEN, DAY, HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from sending import receipts, retention, waiting
 from sending.attempts import Attempt
 from signed_callbacks import SECRET, of_vonage
-from stored_messages import again, claim, decide_on, held, key_named, store, take_over
+from stored_messages import again, claim, decide_on, held, key_named, store
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
@@ -192,15 +192,6 @@ def test_each_copy_is_billed_where_it_was_given(billed):
     receipts.sent(said, LATER, Way("fake"), {message.id: second.claim_number})
     report(euros("0.06"))  # of the first one, once more
     assert billed() == [("fake", 1, "0.07", "EUR"), ("vonage", 0, "0.06", "EUR")]
-
-
-@on_both
-def test_a_yes_after_its_scheduler_was_taken_for_dead_has_its_price(billed):
-    message = held(Status.SENDING, carrier="vonage")
-    take_over(LATER)
-    said = {message.id: Priced.of("R1", euros("0.05"))}
-    receipts.sent(said, LATER, Way("vonage"), {message.id: message.claim_number})
-    assert billed() == [("vonage", 1, "0.05", "EUR")]
 
 
 # The sums

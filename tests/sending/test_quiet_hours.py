@@ -1,7 +1,7 @@
 """Quiet hours: no text leaves then, whatever was asked for and whatever happened before."""
 
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from urllib.parse import parse_qs
 
 import pytest
@@ -10,7 +10,7 @@ import carriers
 from databases import on_both
 from models import Status
 from own_threads import thread_after
-from samples import ALWAYS_OPEN, HOUR, MINUTE, NEW_YORK, SECOND
+from samples import ALWAYS_OPEN, HOUR, MINUTE, SECOND
 from sending.runtime import Runtime
 from stored_messages import again, store
 
@@ -19,50 +19,6 @@ pytestmark = on_both
 NIGHT = {"quiet_hours": (21 * 60, 8 * 60)}
 NINE_PM = datetime(2026, 3, 4, 2, tzinfo=UTC)  # a Tuesday in New York
 EIGHT_AM = datetime(2026, 3, 4, 13, tzinfo=UTC)
-NINE_AM = datetime(2026, 3, 4, 14, tzinfo=UTC)
-
-
-# At the claim
-
-
-@pytest.mark.parametrize(
-    ("send_date", "hours", "leaves_at"),
-    [
-        (None, ALWAYS_OPEN, EIGHT_AM),
-        (None, {}, NINE_AM),
-        (NINE_PM, ALWAYS_OPEN, EIGHT_AM),
-        (NINE_PM, {}, NINE_AM),  # eleven hours later it keeps to business hours
-        (EIGHT_AM - MINUTE, {}, EIGHT_AM),
-    ],
-)
-def test_a_text_that_is_held_up_into_quiet_hours_waits(
-    send_date, hours, leaves_at, run_pass, carrier
-):
-    now = max(NINE_PM, send_date or NINE_PM)
-    message = store(now=now, send_date=send_date)
-    assert +run_pass(now, **NIGHT, **hours) == Counter({"rescheduled": 1})
-    waiting = again(message)
-    assert (waiting.status, waiting.send_at) == (Status.SCHEDULED, leaves_at)
-    run_pass(leaves_at - timedelta(milliseconds=1), **NIGHT, **hours)
-    assert carrier.texts == []
-    run_pass(leaves_at, **NIGHT, **hours)
-    assert carrier.numbers == [NEW_YORK]
-
-
-def test_without_quiet_hours_a_send_date_is_obeyed_at_night(run_pass, carrier):
-    store(now=NINE_PM, send_date=NINE_PM)
-    run_pass(NINE_PM)
-    assert carrier.numbers == [NEW_YORK]
-
-
-def test_the_quiet_hours_of_every_zone_that_counts_hold_a_text_up(run_pass, carrier):
-    noon_in_sydney = datetime(2026, 7, 15, 1, 30, tzinfo=UTC)  # 11:30 there, 9:30 in Perth
-    morning = noon_in_sydney - 2 * HOUR  # 9:30 there, 7:30 in Perth
-    message = store(to="+61412345678", now=morning, send_date=morning)
-    run_pass(morning, **NIGHT)
-    assert again(message).send_at == morning + HOUR / 2
-    run_pass(morning + HOUR / 2, **NIGHT)
-    assert carrier.numbers == ["+61412345678"]
 
 
 # At the call
@@ -90,30 +46,26 @@ def test_quiet_hours_that_begin_after_the_claim_hold_a_text_back(
 
 
 @pytest.mark.parametrize(
-    ("now", "changes", "lasts"),
+    ("now", "expires", "columns", "changes", "lasts"),
     [
-        (NINE_PM - 3 * HOUR, {}, 3 * HOUR),
-        (NINE_PM - 3 * HOUR, {"expire_after": 2 * HOUR}, 2 * HOUR),
-        (NINE_PM - SECOND, {}, MINUTE),
-        (NINE_PM - 3 * HOUR, {"quiet_hours": None}, 72 * HOUR),
-        (NINE_PM - 26 * HOUR, {}, 2 * HOUR),
+        (NINE_PM - 3 * HOUR, 72 * HOUR, {}, {}, 3 * HOUR),
+        (NINE_PM - 3 * HOUR, 2 * HOUR, {}, {}, 2 * HOUR),
+        (NINE_PM - SECOND, 72 * HOUR, {}, {}, MINUTE),
+        (NINE_PM - 3 * HOUR, 72 * HOUR, {}, {"quiet_hours": None}, 72 * HOUR),
+        (NINE_PM - 26 * HOUR, 72 * HOUR, {}, {}, 2 * HOUR),
+        (NINE_PM - SECOND, 2 * MINUTE, {"answers": "STOP"}, {}, 2 * MINUTE),
     ],
-    ids=["quiet hours", "expiry", "at least a minute", "no quiet hours", "another evening"],
+    ids=[
+        *("quiet hours", "expiry", "at least a minute", "no quiet hours", "another evening"),
+        "an answer to a STOP is not cut short",
+    ],
 )
 def test_the_carrier_gives_a_text_up_when_quiet_hours_begin_or_it_expires(
-    run_pass, twilio_server, now, changes, lasts
+    run_pass, twilio_server, now, expires, columns, changes, lasts
 ):
     """Its own queue is no way round the night."""
-    store(now=now, first_send_at=now, expires_at=now + changes.get("expire_after", 72 * HOUR))
+    store(now=now, first_send_at=now, expires_at=now + expires, **columns)
     twilio = carriers.connect(twilio_server.url)
     run_pass(now, twilio, **NIGHT | ALWAYS_OPEN | changes)
     (form,) = (parse_qs(request.body.decode()) for request in twilio_server.requests)
     assert form["ValidityPeriod"] == [str(min(36_000, int(lasts.total_seconds())))]
-
-
-def test_the_answer_to_a_stop_is_not_cut_short(run_pass, twilio_server):
-    now = NINE_PM - SECOND
-    store(now=now, first_send_at=now, answers="STOP", expires_at=now + 2 * MINUTE)
-    run_pass(now, carriers.connect(twilio_server.url), **NIGHT | ALWAYS_OPEN)
-    (form,) = (parse_qs(request.body.decode()) for request in twilio_server.requests)
-    assert form["ValidityPeriod"] == ["120"]

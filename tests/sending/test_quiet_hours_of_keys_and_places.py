@@ -14,7 +14,6 @@ from answers import accepted, problems
 from app import create_app
 from carriers import CarrierError
 from database import clock
-from databases import on_both, on_sqlite
 from fake_carrier import FOR_NOW, TOO_FAST, FakeCarrier
 from models import Message, Status
 from places import QUIET_PLACES
@@ -22,8 +21,6 @@ from samples import DAY, HOUR, LONDON, MINUTE, SECOND
 from scheduler import Scheduler
 from sending import heartbeats, sender
 from stored_messages import decide_on, die_with_one
-
-pytestmark = on_both
 
 MOODS = [None] * 6
 MOODS += [FOR_NOW, TOO_FAST, CarrierError("not reached", unreached=True)]
@@ -145,14 +142,12 @@ def assert_silent(first, days, *simulated):
 
 
 @pytest.mark.slow
-@on_sqlite
 @pytest.mark.parametrize("first", [0, 140])
 def test_in_twenty_days_no_text_leaves_in_quiet_hours(first, settings, monkeypatch):
     assert_silent(first, 20, settings, monkeypatch)
 
 
 @pytest.mark.soak
-@on_sqlite
 @pytest.mark.parametrize("first", range(0, 10_000, 1_000))
 def test_in_ten_thousand_days_no_text_leaves_in_quiet_hours(first, settings, monkeypatch):
     assert_silent(first, 1_000, settings, monkeypatch)

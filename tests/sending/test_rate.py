@@ -10,8 +10,6 @@ from samples import TUESDAY_NOON
 from sending.carrier_state import CarrierState
 from sending.rate import Rate
 
-pytestmark = on_both
-
 
 def send_for(seconds, rate, parts_of, seed=0):
     """Play three schedulers that always have texts; return when how many parts were sent."""
@@ -71,6 +69,7 @@ def test_after_a_pause_the_first_text_goes_at_once():
     assert rate.take(used_until, [1], TUESDAY_NOON + timedelta(seconds=50))[0] == 0
 
 
+@on_both
 @pytest.mark.parametrize("used_until", [None, 5])
 def test_of_two_schedulers_one_uses_the_rate(database_url, used_until):
     CarrierState.create(name="x", rate_used_until=used_until)

@@ -76,13 +76,6 @@ def test_of_a_message_to_another_number_it_is_a_reply(make, delivered):
         assert say_yes(message) == Status.SENT
 
 
-def test_of_a_message_that_another_carrier_has_it_is_a_reply():
-    message = sent(carrier="eu")
-    hear(NEW_YORK)
-    assert again(message).status == Status.SENT
-    assert replies() == [NEW_YORK]
-
-
 @pytest.mark.parametrize("delivered", [True, False])
 def test_it_waits_for_the_yes_to_a_message_to_its_number(delivered):
     message = held(Status.SENDING)
@@ -106,13 +99,6 @@ def test_while_it_waits_it_is_of_no_message_to_another_number(forged_first, forg
         say()
     assert say_yes(message) == Status.UNDELIVERED
     assert say_yes(own, "7b") == Status.SENT
-
-
-def test_one_that_waits_alone_is_of_no_message_to_another_number():
-    message, own = held(Status.SENDING), held(Status.SENDING, to=LONDON)
-    hear(LONDON)
-    assert say_yes(message) == Status.SENT
-    assert say_yes(own) == Status.UNDELIVERED, "which has the same reference"
 
 
 def test_of_two_messages_with_its_reference_the_one_to_its_number_counts():

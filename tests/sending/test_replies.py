@@ -352,13 +352,6 @@ def test_parts_that_fit_nowhere_are_shown_as_they_are(odd):
     assert [each.text for each in stored(LATER + 5 * MINUTE)] == ["hello"]
 
 
-def test_a_part_that_vonage_delivers_a_day_later_is_known_by_its_id():
-    for number in (1, 2):
-        hear(f"{number}", part=part(number), message_ids=(f"vonage {number}",))
-    hear("1", LATER + DAY, part=part(1), message_ids=("vonage 1",))
-    assert len(stored(LATER + 2 * DAY)) == 1
-
-
 # A no
 
 
@@ -399,13 +392,6 @@ def test_who_is_listed_at_the_same_moment_did_not_join_by_the_reply(text, source
     assert not answers()
     entry, is_ended = DoNotCall.entry(NEW_YORK), (text, source) == ("START", "carrier")
     assert (entry and entry.source) == (None if is_ended else source)
-
-
-def test_an_older_no_that_comes_late_undoes_no_newer_start():
-    hear("START", at=LATER)
-    reply = hear("please remove me", LATER + MINUTE, at=TUESDAY_NOON)[0]
-    assert not DoNotCall.lists(NEW_YORK)
-    assert not reply.opted_out
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from access.do_not_call import DoNotCall
 from access.keys import Role
 from access.rules import CHECKS
-from answers import accepted, problems, refusal
+from answers import accepted, problems, refusal, sender
 from app import create_app
 from database import clock, db, isoformat
 from databases import on_both
@@ -43,13 +43,7 @@ def rule(name, **changes):
 @pytest.fixture
 def ask(settings, key):
     """Send a request under settings with quiet hours of places."""
-    client = create_app(settings._replace(**PLACES)).test_client()
-
-    def send(headers=None, **fields):
-        body = {"to": NEW_YORK, "message": "Hello"} | fields
-        return client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
-
-    return send
+    return sender(create_app(settings._replace(**PLACES)).test_client(), key)
 
 
 # By place: the API, the desk and the sender
@@ -213,13 +207,8 @@ def test_one_senders_texts_keep_to_the_rules_of_their_own_keys(run_pass, carrier
         for to in (NEW_YORK, "+12125550101"):
             store(key=key_named(name), to=to, message=name, first_send_at=THREE_AM - HOUR)
     counts = run_pass(THREE_AM, send_concurrency=32)
-    assert sorted(text for _, text in carrier.texts) == [
-        "asked",
-        "asked",
-        "listed",
-        "night",
-        "night",
-    ]
+    given = sorted(text for _, text in carrier.texts)
+    assert given == ["asked", "asked", "listed", "night", "night"]
     assert +counts == Counter({"sent": 5, "rescheduled": 6, "expired": 2, "blocked": 1})
 
 
@@ -250,8 +239,7 @@ def test_the_list_keeps_texts_off_by_the_rule_of_the_key_at_each_step(
             DoNotCall.add([to], TUESDAY_NOON, source)
         is_kept_off = asked or check == "always" or (has_opted_out and check == "opted-out")
         kept_off[to] = who != "nobody" and is_kept_off
-        body = {"to": to, "message": "Hello", "check_dnc": asked}
-        response = client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
+        response = sender(client, key)(to=to, check_dnc=asked)
         if not kept_off[to]:
             assert accepted(response)["check_dnc"] is (asked or check == "always")
         else:

@@ -4,6 +4,8 @@ import itertools
 import threading
 import time
 from concurrent.futures import wait
+from contextlib import contextmanager
+from functools import partial
 from unittest.mock import Mock
 
 import pytest
@@ -17,16 +19,7 @@ from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, FakeCarrier, die_
 from models import Status
 from own_threads import at_once, thread_after
 from running import wait_until
-from samples import (
-    ALWAYS_OPEN,
-    HOUR,
-    MILLISECOND,
-    MINUTE,
-    NEIGHBOUR,
-    NEW_YORK,
-    SECOND,
-    TUESDAY_NOON,
-)
+from samples import ALWAYS_OPEN, HOUR, MILLISECOND, MINUTE, NEW_YORK, SECOND, THIRD, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import heartbeats, sender
 from sending.runtime import THIS_MACHINE, Clock, Runtime, in_thread
@@ -54,6 +47,22 @@ class Leaping(Clock):
 
     def monotonic(self):
         return time.monotonic() + self.ahead
+
+
+@contextmanager
+def at_statement(number, act):
+    """Do something before a statement of this thread; yield what is empty once that has come."""
+    left = [*range(number + 1)]
+
+    def count(event):
+        if left and threading.current_thread() is threading.main_thread():
+            left.pop()
+            if not left:
+                act()
+
+    db.query_hooks.append(count)
+    yield left
+    db.query_hooks.remove(count)
 
 
 # A lease that is over
@@ -103,22 +112,14 @@ def test_whichever_statement_of_a_pass_lasts_too_long_each_text_goes_once(
 
     carrier.answers[NEW_YORK] = run_other
     for statement in itertools.count():
-        now, left = TUESDAY_NOON + statement * HOUR, [statement]
+        now = TUESDAY_NOON + statement * HOUR
         message = store(now, first_send_at=now)
-
-        def count(event, now=now, left=left):
-            if threading.current_thread() is threading.main_thread():
-                left[0] -= 1
-                if left[0] == -1:
-                    hands.leap(now + CLAIM_TIMEOUT + SECOND)
-
-        db.query_hooks.append(count)
-        run_pass(now, **ALWAYS_OPEN)
-        db.query_hooks.remove(count)
+        with at_statement(statement, partial(hands.leap, now + CLAIM_TIMEOUT + SECOND)) as left:
+            run_pass(now, **ALWAYS_OPEN)
         run_pass(now + HOUR / 2, **ALWAYS_OPEN)
         assert again(message).status == Status.SENT
         assert len(carrier.texts) + len(other.texts) == statement + 1, "each once"
-        if left[0] >= 0:
+        if left:
             break
     assert statement > 10
 
@@ -129,18 +130,10 @@ def test_at_whichever_statement_of_a_pass_a_stop_comes_no_text_is_given_after_it
     given = []  # whether there had been a stop
     for statement in itertools.count():
         at(TUESDAY_NOON)
-        message, one, left = store(), Scheduler(settings, carrier), [statement]
+        message, one = store(), Scheduler(settings, carrier)
         carrier.answers[NEW_YORK] = lambda one=one: given.append(one.stop.is_requested)
-
-        def count(event, one=one, left=left):
-            if threading.current_thread() is threading.main_thread():
-                left[0] -= 1
-                if left[0] == -1:
-                    one.stop.request()
-
-        db.query_hooks.append(count)
-        one.run_pass()
-        db.query_hooks.remove(count)
+        with at_statement(statement, one.stop.request):
+            one.run_pass()
         assert again(message).status == (Status.SENT if given else Status.QUEUED)
         message.delete_instance()
         if given:
@@ -233,7 +226,7 @@ def test_a_text_that_has_waited_for_the_rate_keeps_to_what_holds_then(
     at(TUESDAY_NOON)
     monkeypatch.setattr(heartbeats, "FRESH", 86_400)
     store(send_at=TUESDAY_NOON - MINUTE)
-    long = store(message="x" * 300, to=NEIGHBOUR, expires_at=CLOSING + SECOND)
+    long = store(message="x" * 300, to=THIRD, expires_at=CLOSING + SECOND)
     rate = {"send_rate": 1.5, "claim_timeout": 86_400}
     run_pass.runtime = Runtime(Napping(lambda: at(until)))
     run_pass(TUESDAY_NOON, **rate | changes)

@@ -268,19 +268,6 @@ def test_a_testers_texts_go_to_the_simulator_and_to_no_carrier(
     assert +counts == expected
 
 
-def test_a_tester_whose_key_is_issued_in_the_middle_of_a_pass_reaches_nobody(run_pass, carrier):
-    numbers = store_many(5)
-
-    def begin_to_test():
-        ApiKey.issue("tester", None, TUESDAY_NOON, role=Role.TESTER)
-        store(key=ApiKey.named("tester"), to="+12125559999")
-
-    carrier.answers[numbers[1]] = begin_to_test
-    passes = [run_pass(TUESDAY_NOON, send_concurrency=1)["sent"] for _ in range(2)]
-    assert sum(passes) == 6
-    assert carrier.numbers == numbers
-
-
 def test_testers_use_nothing_of_the_rate(run_pass, carrier, tester):
     store_many(30, key=tester)
     assert run_pass(TUESDAY_NOON, send_rate=1.0)["sent"] == 30

@@ -9,7 +9,7 @@ def reads_whole(action):
     """The plans of an action's statements that read the whole of a large table."""
     found = plans(action)
     assert found
-    return [lines for lines in found if any(map(_is_whole, lines))]
+    return [lines for lines in found if any(_is_whole(line, lines) for line in lines)]
 
 
 def plans(action, of_keys=False):
@@ -50,9 +50,10 @@ def _plan(sql, parameters, choices):
     return [line for *_, line in explained]
 
 
-def _is_whole(line):
+def _is_whole(line, lines):
     # No tables, but constants and subqueries, and the small table of keys
     ours = "CONSTANT|[0-9]|_wrapped|few|named|span|taken|api_key|json_each"
     ours += "|lanes|lowest|walk|placed|pair|copies|.subquery"  # of a claim
-    scan = f"SCAN (?!{ours})(?!.*(INDEX|SUBQUERY))"
-    return "Seq Scan on message" in line or re.match(scan, line)
+    scan = re.match(f"SCAN (?!{ours})(?!.*(?:INDEX|SUBQUERY))(.*)", line)
+    of_rows = scan and f"CO-ROUTINE {scan[1]}" not in lines
+    return of_rows or re.search("Seq Scan on (message|reply)", line)
