@@ -27,7 +27,17 @@ from sending.carrier_state import CarrierState
 from sending.inbound import ReplyRules
 from sending.outcomes import MAY_HAVE_TAKEN_IT, UNANSWERED
 from sending.replies import Reply
-from several_carriers import OF_APP, OF_GB, OF_SHOP, OF_US, SILENT, UNREACHED, WAY, NamedCarrier
+from several_carriers import (
+    ACCOUNT,
+    OF_APP,
+    OF_GB,
+    OF_SHOP,
+    OF_US,
+    SILENT,
+    UNREACHED,
+    WAY,
+    NamedCarrier,
+)
 from stored_messages import again, claim, decide_on, held, key_named, statuses, store, store_many
 
 pytestmark = on_both
