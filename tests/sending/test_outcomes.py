@@ -23,13 +23,13 @@ TWICE = f"given to the carrier twice without an answer; {MAY_HAVE_TAKEN_IT}"
 OPENS = "business hours from 9:00 AM, Monday, Mar 2"
 
 ANSWERS = {
-    "for good": CarrierError("no", permanent=True),
+    "permanent": CarrierError("no", permanent=True),
     "too fast": CarrierError("no", too_fast=True),
     "the account": CarrierError("no", account=True),
     "no answer": CarrierError("no", in_doubt=True, silent=True),
     "not reached": CarrierError("no", unreached=True),
     "a gateway's page": CarrierError("no", silent=True),
-    "for now": CarrierError("no"),
+    "temporary": CarrierError("no"),
 }
 
 
@@ -46,7 +46,7 @@ def expected(answer, askable, doubts, last_try, is_probe):
     """Say in another way than the code what the contract asks for: status, retry used, doubt."""
     if answer in ("too fast", "the account"):
         return Status.QUEUED, False, False
-    if answer == "for good":
+    if answer == "permanent":
         return Status.FAILED, True, False
     if answer == "no answer":
         gives_up = not askable and (doubts or last_try)
