@@ -143,10 +143,11 @@ def check(port: str, host: str = "127.0.0.1") -> None:
 
 
 def kept_key(name: str, role: Role) -> str:
-    """Return the API key of an earlier run if it is still valid, otherwise a new one."""
+    """Return the API key of an earlier run if it can still be used, otherwise a new one."""
     path, now = Path(f".{name}-key"), clock.now()
     secret = path.read_text().strip() if path.exists() else ""
-    if not secret or not ApiKey.authenticate(secret, now):
+    key = ApiKey.authenticate(secret, now) if secret else None
+    if not key or key.paused_at:
         named = f"make-run-{name}-{now:%Y%m%d-%H%M%S}"
         secret = ApiKey.issue(named, None, now, now + KEYS_LAST, role)
         path.write_text(f"{secret}\n")

@@ -38,7 +38,8 @@ def add(numbers: set[str]) -> None:
 @numbers_argument
 def remove(numbers: set[str]) -> None:
     """Remove numbers from the list."""
-    gone = DoNotCall.remove(numbers, clock.now(), "operator", base.SHELL)
+    now, batches = clock.now(), chunked(sorted(numbers), BATCH)
+    gone = sum(DoNotCall.remove(batch, now, "operator", base.SHELL) for batch in batches)
     base.say(f"{gone} removed, {len(numbers) - gone} not listed")
 
 

@@ -183,7 +183,7 @@ def _lane_anew(ids):
     """Return the expression of the lanes that messages have once they are sent again."""
     lanes = Message.select(Message.lane).where(Message.id.in_([*ids]), Message.lane.is_null(False))
     anew = [(each.lane, str(Lane.read(each.lane).anew())) for each in lanes.distinct()]
-    return Case(Message.lane, anew, None) if anew else None
+    return Case(Message.lane, anew, Message.lane) if anew else Message.lane
 
 
 def _count_as_usual(ids: Collection[UUID], times: int, approved: bool) -> None:

@@ -72,6 +72,14 @@ def test_numbers_are_added_checked_and_removed(session):
     assert on_the_list() == {LONDON, PARIS}
 
 
+@pytest.mark.slow
+def test_more_numbers_are_removed_than_a_statement_has_parameters(flask):
+    numbers = [f"+1212{n}" for n in range(2_000_000, 2_065_600)]
+    DoNotCall.add(numbers[:9], TUESDAY_NOON, "operator")
+    result = flask("dnc", "remove", *numbers)
+    assert result.output == "9 removed, 65591 not listed\n"
+
+
 def test_national_numbers_are_read_with_a_region(session, refused):
     session("""
         $ flask dnc add --region us "(212) 555-0123"
