@@ -98,16 +98,6 @@ class Attempt(Table):
         return end.where(own, IS_UNCLEAR).execute() == 1
 
     @classmethod
-    def was_refused(cls, message: Message, carrier: Way, words: str, before: datetime) -> bool:
-        """Return whether a carrier refused a message in these words before an instant.
-
-        What was before a person retried it does not count.
-        """
-        refused = (cls.message == message.id) & (cls.number > message.tries_before)
-        refused &= (cls.result == Result.REFUSED) & (cls.words == words) & (cls.ended_at < before)
-        return cls.select().where(refused, cls.is_by(carrier)).exists()
-
-    @classmethod
     def open_copies(
         cls, ids: Collection[uuid.UUID], carrier: Way, numbers: Mapping[uuid.UUID, int]
     ) -> dict[uuid.UUID, Self]:
@@ -244,6 +234,17 @@ class Attempt(Table):
     def is_open(cls) -> Expression:
         """Return the condition that the result of a copy is not known."""
         return cls.result.is_null() | IS_UNCLEAR
+
+
+def was_refused(message: Message, carrier: Way, words: str, before: datetime) -> bool:
+    """Return whether a carrier refused a message in these words before an instant.
+
+    Refusals from before a person retried it do not count.
+    """
+    refused = (Attempt.message == message.id) & (Attempt.number > message.tries_before)
+    refused &= (Attempt.result == Result.REFUSED) & (Attempt.words == words)
+    refused &= Attempt.is_by(carrier) & (Attempt.ended_at < before)
+    return Attempt.select().where(refused).exists()
 
 
 def cost(price: Money | None) -> dict[str, Any]:

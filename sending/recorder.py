@@ -11,7 +11,7 @@ from carriers.lanes import Lane, Routes
 from database import db
 from models import WAITING, Message, Status
 from sending import doubts, inbound, outcomes, receipts
-from sending.attempts import Attempt, Result, cost
+from sending.attempts import Attempt, Result, cost, was_refused
 from sending.carrier_state import CarrierState
 from sending.inbound import ReplyRules
 from sending.outcomes import Outcome, Terms
@@ -78,7 +78,7 @@ class Recorder:
             return answer._replace(error=CarrierError(error.reason, no_route=True))
         taken_at = self.watch.state.taken_at
         others_taken = error.account and not send.is_probe and taken_at and taken_at <= now
-        if others_taken and Attempt.was_refused(send.message, self.way, error.reason, taken_at):
+        if others_taken and was_refused(send.message, self.way, error.reason, taken_at):
             return answer._replace(error=CarrierError(error.reason))
         return answer
 
