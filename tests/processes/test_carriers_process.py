@@ -1,6 +1,7 @@
 """Real schedulers with an SMSC: what it takes, what it says later, and when."""
 
 import random
+import threading
 import time
 
 import pytest
@@ -25,14 +26,18 @@ class TalkativePeer(SmppPeer):
     """Say of a third of the texts that they were delivered, of another that they were not.
 
     Half of that before the yes, the other half by `say`, or with the next text if `promptly`. What
-    is `kept` is delivered once somebody binds.
+    is `kept` is delivered once somebody binds, a second after another.
     """
 
     promptly, kept = False, ()
 
     def greet(self, session):
+        threading.Thread(target=self.deliver_kept, args=(session,), daemon=True).start()
+
+    def deliver_kept(self, session):
         for body in self.kept:
             session.deliver(body)
+            time.sleep(1)
 
     def message_id(self, count):
         if self.promptly:
