@@ -142,13 +142,14 @@ class Scheduler:
         sender finds anything to do.
         """
         self.retry(self.tend)
-        steps, now = [], self.clock.monotonic()
-        if now >= self.step_at or any(sender.recorder.unrecorded for sender in self.senders):
-            for sender in self.senders:
+        now = self.clock.monotonic()
+        is_due, steps = now >= self.step_at, []
+        for sender in self.senders:
+            if is_due or sender.recorder.unrecorded:
                 steps.append(sender.step(self.quota))
                 self.quota -= steps[-1].claimed
-            look_at = self.clock.monotonic() + LOOK_EVERY
-            self.step_at = min(look_at, *(sender.resumes_at for sender in self.senders))
+        look_at = self.clock.monotonic() + LOOK_EVERY if is_due else self.step_at
+        self.step_at = min(look_at, *(sender.resumes_at for sender in self.senders))
         made_progress = any(step.made_progress for step in steps)
         if made_progress:
             self.step_at = min(self.step_at, now + TICK) if self.is_busy else now

@@ -113,33 +113,26 @@ class Attempt(Table):
                 copies.setdefault(copy.message_id, copy)
         return copies
 
+    @classmethod
     def note_accepted(
-        self, reference: str | None, carrier: Way, now: datetime, price: Money | None
+        cls,
+        copies: Mapping[uuid.UUID, Self],
+        references: Mapping[uuid.UUID, str | None],
+        prices: Mapping[uuid.UUID, Money],
+        carrier: Way,
+        now: datetime,
     ) -> None:
-        """Note that a carrier has accepted this copy."""
-        told = {"result": Result.TAKEN, "ended_at": now, "reference": reference, "words": None}
-        told |= {"carrier": self.carrier or carrier.name} | cost(price)
-        self.update(told).where(self._is_this()).execute()
-
-    @classmethod
-    def has_reference(cls, reference: Any, carrier: Way) -> Expression:
-        """Return the condition that a carrier gave a reference for a copy of a message."""
-        same = (cls.message == Message.id) & (cls.reference == reference)
-        return fn.EXISTS(cls.select(SQL("1")).where(same, cls.is_by(carrier)))
-
-    @classmethod
-    def is_of_twin(cls, reference: Any, carrier: Way) -> Expression:
-        """Return the condition that a reference was found to belong to an equal text in doubt.
-
-        It was found since the message was first given to a carrier.
-        """
-        own, twin = cls.alias(), Message.alias()
-        since = own.select(fn.MIN(own.begun_at)).where(own.message == Message.id)
-        alike = (twin.to == Message.to) & (twin.message == Message.message)
-        given = cls.select(SQL("1")).join(twin, on=cls.message == twin.id)
-        given = given.where(cls.reference == reference, alike, twin.id != Message.id)
-        given = given.where(cls.ask_at.is_null(False), cls.ended_at >= since, cls.is_by(carrier))
-        return fn.EXISTS(given)
+        """Note that a carrier has accepted copies of locked messages, all by the messages' ids."""
+        key, told = (cls.message, cls.number), (cls.result, cls.ended_at, cls.words, cls.reference)
+        told += cls.carrier, cls.price, cls.currency
+        rows = []
+        for id, copy in copies.items():
+            price = prices.get(id) or Money(copy.price, copy.currency)
+            row = id, copy.number, copy.begun_at, Result.TAKEN, now, None, references[id]
+            rows.append((*row, copy.carrier or carrier.name, price.amount, price.currency))
+        if rows:
+            upsert = cls.insert_many(rows, (*key, cls.begun_at, *told))
+            upsert.on_conflict(conflict_target=key, preserve=told).execute()
 
     @classmethod
     def given_to(cls, number: str, carrier: Way) -> ModelSelect:

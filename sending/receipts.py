@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
+from itertools import product
 from typing import NamedTuple
 from uuid import UUID
 
@@ -145,15 +146,26 @@ def sent(
 
 def _known(references, carrier):
     """Return the messages whose reference was recorded before, or belongs to an equal text."""
-    pairs = [(Message.id.db_value(id), each) for id, each in references.items() if each]
-    if not pairs:
-        return set()
-    named = ValuesList(pairs, alias="named")
-    id, reference = db.typed(named, "uuid", "text")
-    known = Attempt.has_reference(reference, carrier) & ~has_status(Status.SENDING)
-    known |= Attempt.is_of_twin(reference, carrier)
-    rows = Message.select(Message.id).join(named, on=Message.id == id).where(known)
-    return {message.id for message in rows}
+    recorded = Attempt.reference.in_({*references.values()} - {None}) & Attempt.is_by(carrier)
+    copies = [*Attempt.select(Attempt, Message).join(Message).where(recorded)]
+    pairs = product(references.items(), copies)
+    return {id for (id, each), copy in pairs if copy.reference == each and _is_known(id, copy)}
+
+
+def _is_known(id, copy):
+    """Return whether a copy of this reference shows that a message was not accepted just now.
+
+    It is the message's own; or that of an equal text in doubt, found since this one was first given
+    to a carrier.
+    """
+    if copy.message_id == id:
+        return copy.message.status != Status.SENDING
+    twin = copy.message
+    if copy.ask_at is None or twin.to is None:
+        return False
+    alike = (Message.to == twin.to) & (Message.message == twin.message) & (Message.id == id)
+    own = Attempt.select().join(Message).where(alike, Attempt.begun_at <= copy.ended_at)
+    return own.exists()
 
 
 def _take(references, now, carrier, numbers, prices):
@@ -180,8 +192,7 @@ def _take(references, now, carrier, numbers, prices):
     )
     accept = accept.from_(taken).where(Message.id == id, Message.status.not_in(TAKEN))
     changed = Message.change(accept)
-    for id, copy in copies.items():
-        copy.note_accepted(references[id], carrier, now, prices.get(id))
+    Attempt.note_accepted(copies, references, prices, carrier, now)
     for id, copy in in_doubt.items():
         message = Message.get_by_id(id)
         since_retry = copy.number > message.tries_before
