@@ -1105,7 +1105,6 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "it sends without asking": (True, Routes, "asked", lambda *_: None),
     "it does not ask": (True, Sender, "ask", lambda *_: []),
     "it asks about what came later": (True, Sends, "begin", ask_since_now),
-    "a twin that is being sent is no twin": (True, Message, "has_twin_under_way", lambda _: False),
     "a dead sender leaves no doubt": (True, Message, "lose", lose_without_doubt),
     "a dead sender leaves no attempt": (False, Attempt, "lose", forget_attempts),
     "a dead sender goes on": (False, Heartbeat, "beat", beat_though_dead),
