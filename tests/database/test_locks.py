@@ -28,10 +28,12 @@ from stored_messages import (
     again,
     claim,
     connection_of,
+    decide_on,
     held,
     key_named,
     look,
     new_message,
+    store,
     store_many,
 )
 
@@ -146,6 +148,33 @@ def test_countries_of_a_key_that_is_not_judged_any_more_are_no_deadlock(in_order
     insert = closing(insert_all, [ask("US", hold_odd=False)])
     outcomes = in_order(lambda country: KeyDay.lock(*ask(country).usual_key), "GB", "US", insert)
     assert kinds(outcomes) == [NewMessage]
+
+
+def test_countries_of_a_key_that_is_revoked_are_no_deadlock(in_order):
+    key = key_named("one")
+
+    def usual(country):
+        return Request(new_message(key=key.id, country=country), hold_odd=True)
+
+    for country in ("US", "GB"):
+        insert_all([usual(country)])
+    db.execute_sql("ANALYZE key_day")
+    revoke = closing(key.revoke, clock.now())
+    assert in_order(lambda country: KeyDay.lock(*usual(country).usual_key), "GB", "US", revoke)
+    assert not KeyDay.select().exists()
+
+
+def test_what_a_person_decides_in_two_steps_is_no_deadlock(in_order):
+    """Approving again what is approved comes after the days of the others are locked."""
+    ask = Request(new_message(), hold_odd=True)
+    insert_all([ask])
+    waiting, approved = (store(clock.now(), approved=each) for each in (False, True))
+    locks = [
+        lambda: db.lock_rows(Message.select().where(Message.id == approved.id)).get(),
+        lambda: KeyDay.lock(*ask.usual_key),
+    ]
+    approve = closing(decide_on(waiting, approved).approve, "shell", clock.now())
+    assert in_order(lambda lock: lock(), *locks, approve) == [waiting.id, approved.id]
 
 
 def test_the_same_idempotency_keys_in_opposite_orders_are_no_deadlock(in_order):
