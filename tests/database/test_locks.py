@@ -3,12 +3,14 @@
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from acceptance import AlreadyAnswered, NewMessage
 from acceptance.decisions import Request
 from acceptance.storage import insert_all
+from access.audit import Audit
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from access.limits import KeyUse, lock_numbers, parse, parse_recipient_limit
@@ -20,7 +22,7 @@ from events.outbox import Event, EventAddress
 from models import Message, Status
 from running import wait_until
 from samples import DAY, HOUR, LONDON, NEW_YORK, TUESDAY_NOON
-from sending import receipts, waiting
+from sending import receipts, retention, waiting
 from sending.attempts import Attempt
 from stored_messages import (
     FAKE,
@@ -175,6 +177,49 @@ def test_what_a_person_decides_in_two_steps_is_no_deadlock(in_order):
     ]
     approve = closing(decide_on(waiting, approved).approve, "shell", clock.now())
     assert in_order(lambda lock: lock(), *locks, approve) == [waiting.id, approved.id]
+
+
+def stop():
+    waiting.block_number(NEW_YORK, TUESDAY_NOON, "always")
+
+
+def purge():
+    retention.purge(TUESDAY_NOON + DAY, TUESDAY_NOON + DAY)
+
+
+def record_receipt():
+    receipts.record_receipts([Receipt("SM1", True)], TUESDAY_NOON, FAKE)
+
+
+def decide(how, *arguments):
+    getattr(decide_on(Message.get()), how)(*arguments)
+
+
+cancel, retry = (
+    partial(decide, "cancel", "Ann", TUESDAY_NOON),
+    partial(decide, "retry", TUESDAY_NOON, DAY),
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "first", "then", "after"),
+    [
+        (Status.QUEUED, partial(claim, 1), cancel, Status.SENDING),
+        (Status.QUEUED, partial(claim, 1), stop, Status.SENDING),
+        (Status.UNDELIVERED, record_receipt, retry, Status.DELIVERED),
+        (Status.UNDELIVERED, retry, record_receipt, Status.SCHEDULED),
+        (Status.UNDELIVERED, retry, purge, Status.SCHEDULED),
+        (Status.UNDELIVERED, retry, retry, Status.SCHEDULED),
+    ],
+)
+def test_of_two_changes_of_a_text_at_once_the_second_knows_the_first(
+    in_order, before, first, then, after
+):
+    ended = before != Status.QUEUED
+    message = held(before, finished_at=TUESDAY_NOON if ended else None, carrier_reference="SM1")
+    in_order(lambda act: act(), first, lambda: None, closing(then))
+    assert again(message).status == after
+    assert Audit.select().count() == (retry in (first, then) and after == Status.SCHEDULED)
 
 
 def test_the_same_idempotency_keys_in_opposite_orders_are_no_deadlock(in_order):
