@@ -213,14 +213,15 @@ class Message(Table):
 
         It is in doubt: the carrier may have accepted it before. `number` is the claim's.
         """
-        dead = Message.update(
-            status=Status.QUEUED,
-            carrier=carrier,
-            lane=str(Lane.read(self.lane).in_doubt(carrier or FIRST)),
-            in_doubt=Message.in_doubt + 1,
-        )
+        self.note_doubt(carrier or FIRST)
+        dead = Message.update(status=Status.QUEUED, carrier=carrier, in_doubt=Message.in_doubt + 1)
         held = has_status(Status.SENDING) & (Message.claim_number == number)
         return dead.where(Message.id == self.id, held).execute() == 1
+
+    def note_doubt(self, carrier: str) -> None:
+        """Note that a carrier may have a copy of this message, though it may have ended."""
+        lane = Lane.read(self.lane).in_doubt(carrier)
+        Message.update(lane=str(lane)).where(Message.id == self.id).execute()
 
     def settle(self, outcome: Any, now: datetime) -> bool:
         """End this message, which waits in doubt, as an Outcome says; return whether it waited."""

@@ -158,8 +158,8 @@ class ApiKey(Table):
     def revoke(self, now: datetime) -> bool:
         """Refuse this key from now on; return False if it was revoked before."""
         done = self._change(Action.REVOKED_KEY, now, None, revoked_at=now)
-        for table in (KeyUse, KeyDay):
-            table.delete().where(table.key_id == self.id).execute()
+        KeyUse.delete().where(KeyUse.key_id == self.id).execute()
+        KeyDay.forget_key(self.id)
         return done
 
     def pause(self, now: datetime) -> bool:

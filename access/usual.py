@@ -5,7 +5,7 @@ from typing import Self
 
 from peewee import CompositeKey, IntegerField, TextField, fn
 
-from database import Table, db
+from database import Table, db, lock_texts
 
 DAYS = 14  # the days before one that show what is usual
 FEW = 20  # parts on a day, which are never odd
@@ -39,19 +39,27 @@ class KeyDay(Table):
     @classmethod
     def add(cls, key: int, country: str, day: int, parts: int) -> None:
         """Add parts to a day, or take some away if negative, if it has a row."""
+        cls._lock_counting(key)
         cls.update(parts=cls.parts + parts).where(cls._is(key, country, day)).execute()
 
     @classmethod
     def forget(cls, days: Iterable[tuple[int, int]]) -> None:
-        """Forget the days of keys, (key, day), whose messages are no longer all counted.
-
-        Lock their rows in order, against deadlocks.
-        """
+        """Forget the days of keys, (key, day), whose messages are no longer all counted."""
         for key, day in sorted(days):
             if db.execute_sql(IS_KNOWN.format(param=db.param), (key, day)).fetchone():
-                of_day = (cls.key_id == key) & (cls.day == day)
-                list(db.lock_rows(cls.select().where(of_day).order_by(cls.country)))
-                cls.delete().where(of_day).execute()
+                cls._forget((cls.key_id == key) & (cls.day == day))
+
+    @classmethod
+    def forget_key(cls, key: int) -> None:
+        """Forget all days of a key."""
+        cls._forget(cls.key_id == key)
+
+    @classmethod
+    def _forget(cls, these):
+        """Delete some rows of a key; lock them in order, against deadlocks."""
+        with db.transaction():
+            list(db.lock_rows(cls.select().where(these).order_by(cls.country, cls.day)))
+            cls.delete().where(these).execute()
 
     @classmethod
     def lock(cls, key: int, country: str, day: int) -> Self | None:
@@ -84,11 +92,16 @@ class KeyDay(Table):
             return
         first = day - DAYS
         known = cls.select(cls.day).where(cls.key_id == key, cls.day >= first).distinct().tuples()
-        unknown = {*range(first, day + 1)} - {each for (each,) in known}
-        counted = {(each, of): parts for of in unknown for each, parts in count(of)}
-        counted.setdefault((country, day), 0)
-        # In order, or two of these could be a deadlock
-        rows = [(key, *which, parts) for which, parts in sorted(counted.items())]
         columns = [cls.key_id, cls.country, cls.day, cls.parts]
-        cls.insert_many(rows, columns).on_conflict_ignore().execute()
-        cls.delete().where(cls.key_id == key, cls.country == country, cls.day < first).execute()
+        for of in sorted({*range(first, day + 1)} - {each for (each,) in known}):
+            with db.transaction():  # one for each day, because on SQLite other writers wait
+                cls._lock_counting(key)
+                if rows := [(key, each, of, parts) for each, parts in count(of)]:
+                    cls.insert_many(rows, columns).on_conflict_ignore().execute()
+        cls.insert_many([(key, country, day, 0)], columns).on_conflict_ignore().execute()
+        cls._forget((cls.key_id == key) & (cls.country == country) & (cls.day < first))
+
+    @classmethod
+    def _lock_counting(cls, key):
+        """Let no days be counted while a decision is under way, which would not count then."""
+        lock_texts([f"days of key {key}"])

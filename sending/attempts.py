@@ -175,10 +175,14 @@ class Attempt(Table):
         return cls.select().where(cls.sender == sender, cls.result.is_null())
 
     @classmethod
-    def lose(cls, sender: uuid.UUID, now: datetime) -> None:
-        """Mark a dead sender's attempts under way as unclear; when it died is not known."""
+    def lose(cls, sender: uuid.UUID, now: datetime) -> list[Self]:
+        """Mark a dead sender's attempts under way as unclear, and return them.
+
+        When it died is not known.
+        """
         lost = cls.update(result=Result.UNCLEAR, words=DIED, ask_at=now)
-        lost.where(cls.sender == sender, cls.result.is_null()).execute()
+        lost = lost.where(cls.sender == sender, cls.result.is_null()).returning(cls)
+        return [*lost.execute()]
 
     def note_receipt(self, receipt: str, at: datetime, price: Money | None) -> None:
         """Note what a carrier reports of this copy; `delivered` is the last word.

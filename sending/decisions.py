@@ -137,14 +137,15 @@ class Selection:
         for message in Message.select().where(Message.id.in_([*self.left])).order_by(Message.id):
             with db.transaction():
                 if limit is None or _fits(limit, message):
-                    done += self._undo_cancel(message, by, now)
+                    done += Selection([message.id])._undo_cancel(message, by, now)
+        self.left.difference_update(done)
         return done
 
     def _undo_cancel(self, message, by, now):
         among = Action.CANCELLED, Action.REFUSED
         undone = Audit.latest(message.id, among, now - UNDO_WITHIN) or Action.CANCELLED
         undo = partial(self._undo, undone, now, usual=1, cancelled_by=None)
-        mine = (Message.id == message.id) & (Message.cancelled_by == by)
+        mine = Message.cancelled_by == by
         ended = mine & is_within(Message.finished_at, UNDO_WITHIN, now)
         withdrawn = mine & (Message.in_doubt > 0) & is_within(Message.send_at, UNDO_WITHIN, now)
         anew = {"status": Status.SCHEDULED, "finished_at": None}
@@ -165,14 +166,15 @@ class Selection:
         return self._act(Action.UNDONE, now, among, condition, undone=action, **changes)
 
     def _move(self, among, condition, **changes):
-        """Change those that meet the condition; lock them first, sorted, against deadlocks.
+        """Change those that meet the condition; lock all first, sorted, against deadlocks.
 
-        Redacted messages are left: they are never sent again.
+        Others may be changed next, once days of keys are locked. Redacted messages are left: they
+        are never sent again.
         """
         some = Message.id.in_([*self.left]) & Message.status.in_([*among])
-        able = some & Message.to.is_null(False) & condition
-        moved = db.lock_rows(Message.select(Message.id).where(able).order_by(Message.id))
-        ids = [each.id for each in moved]
+        rows = Message.select(Message.id).order_by(Message.id)
+        held = [each.id for each in db.lock_rows(rows.where(some, Message.to.is_null(False)))]
+        ids = [each.id for each in rows.where(Message.id.in_(held), condition)]
         if ids:
             Message.change(Message.update(changes).where(Message.id.in_(ids)))
         self.left.difference_update(ids)

@@ -126,10 +126,10 @@ def take_over(dead: Heartbeat, now: datetime) -> int:
     again. Locks are taken in the usual order: messages, then the sender, then attempts.
     """
     with db.atomic():
-        held = {each.message_id: each for each in Attempt.in_hand(dead.sender)}
-        rows = Message.select().where(Message.id.in_([*held])).order_by(Message.id)
-        messages = [*db.lock_rows(rows)]
+        held = [each.message_id for each in Attempt.in_hand(dead.sender)]
+        rows = Message.select().where(Message.id.in_(held)).order_by(Message.id)
+        messages = {each.id: each for each in db.lock_rows(rows)}
         if not Heartbeat.end(dead.sender, dead.beats):
             return 0
-        Attempt.lose(dead.sender, now)
-        return sum(each.lose(held[each.id].carrier, held[each.id].number) for each in messages)
+        lost = Attempt.lose(dead.sender, now)
+        return sum(messages[each.message_id].lose(each.carrier, each.number) for each in lost)

@@ -115,6 +115,9 @@ class Recorder:
             outcome = outcomes.after_no(message, error, send.terms, send.is_probe, now, others)
             lane = self.lane_after_no(send, error, outcome)
             is_moved = message.apply(outcome, now, carrier=self.way.name, lane=str(lane))
+            own = Attempt.in_hand(send.sender).where(Attempt.message == message.id)
+            if outcome.doubt and not is_moved and own.exists():  # a receipt has ended it
+                message.note_doubt(self.way.name)
             self.end_attempt(send, error, outcome, now)
         if is_moved and outcome.status != Status.QUEUED:
             self.note(send, outcome.move, outcome.why)

@@ -1,7 +1,7 @@
 """What is unusual for a key waits for approval: its parts to a country, on a day of UTC."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from itertools import count
 
@@ -19,6 +19,7 @@ from app import create_app
 from database import EPOCH, clock, db
 from databases import on_both
 from models import Message, new_id
+from own_threads import begin
 from samples import ALWAYS_OPEN, DAY, LONDON, MILLISECOND, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import decide_on, new_message
 
@@ -282,6 +283,22 @@ def test_a_text_in_doubt_that_is_cancelled_twice_counts_less_once(shop, at):
     assert decide_on(message).undo_cancel("Olga", clock.now())
     assert KeyDay.get().parts == 15
     assert not is_held(first)
+
+
+def test_what_people_approve_beside_the_first_text_counts(shop, run, at):
+    """The days of a key are counted when its first text comes."""
+    run("keys", "rules", "shop", "--hold-odd", "no")
+    waiting = shop(10, "GB", manual_mode=True)
+    run("keys", "rules", "shop", "--hold-odd", "yes")
+    first = [Request(new_message(key=shop.key.id), hold_odd=True)]
+    with ThreadPoolExecutor(1) as threads:
+        with db.transaction():
+            approve_all(waiting)
+            beside = begin(threads, insert_all, first)
+            wait([beside], timeout=0.5)  # it waits, or has counted too early
+        beside.result()
+    at(TUESDAY_NOON + DAY)
+    assert send_many(shop, 31, "GB") == 30
 
 
 def test_of_many_at_once_none_is_one_too_many(shop, database_url):

@@ -3,12 +3,14 @@
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from acceptance import AlreadyAnswered, NewMessage
 from acceptance.decisions import Request
 from acceptance.storage import insert_all
+from access.audit import Audit
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from access.limits import KeyUse, lock_numbers, parse, parse_recipient_limit
@@ -20,7 +22,7 @@ from events.outbox import Event, EventAddress
 from models import Message, Status
 from running import wait_until
 from samples import DAY, HOUR, LONDON, NEW_YORK, TUESDAY_NOON
-from sending import receipts, waiting
+from sending import receipts, retention, waiting
 from sending.attempts import Attempt
 from stored_messages import (
     FAKE,
@@ -28,10 +30,12 @@ from stored_messages import (
     again,
     claim,
     connection_of,
+    decide_on,
     held,
     key_named,
     look,
     new_message,
+    store,
     store_many,
 )
 
@@ -146,6 +150,76 @@ def test_countries_of_a_key_that_is_not_judged_any_more_are_no_deadlock(in_order
     insert = closing(insert_all, [ask("US", hold_odd=False)])
     outcomes = in_order(lambda country: KeyDay.lock(*ask(country).usual_key), "GB", "US", insert)
     assert kinds(outcomes) == [NewMessage]
+
+
+def test_countries_of_a_key_that_is_revoked_are_no_deadlock(in_order):
+    key = key_named("one")
+
+    def usual(country):
+        return Request(new_message(key=key.id, country=country), hold_odd=True)
+
+    for country in ("US", "GB"):
+        insert_all([usual(country)])
+    db.execute_sql("ANALYZE key_day")
+    revoke = closing(key.revoke, clock.now())
+    assert in_order(lambda country: KeyDay.lock(*usual(country).usual_key), "GB", "US", revoke)
+    assert not KeyDay.select().exists()
+
+
+def test_what_a_person_decides_in_two_steps_is_no_deadlock(in_order):
+    """Approving again what is approved comes after the days of the others are locked."""
+    ask = Request(new_message(), hold_odd=True)
+    insert_all([ask])
+    waiting, approved = (store(clock.now(), approved=each) for each in (False, True))
+    locks = [
+        lambda: db.lock_rows(Message.select().where(Message.id == approved.id)).get(),
+        lambda: KeyDay.lock(*ask.usual_key),
+    ]
+    approve = closing(decide_on(waiting, approved).approve, "shell", clock.now())
+    assert in_order(lambda lock: lock(), *locks, approve) == [waiting.id, approved.id]
+
+
+def stop():
+    waiting.block_number(NEW_YORK, TUESDAY_NOON, "always")
+
+
+def purge():
+    retention.purge(TUESDAY_NOON + DAY, TUESDAY_NOON + DAY)
+
+
+def record_receipt():
+    receipts.record_receipts([Receipt("SM1", True)], TUESDAY_NOON, FAKE)
+
+
+def decide(how, *arguments):
+    getattr(decide_on(Message.get()), how)(*arguments)
+
+
+cancel, retry = (
+    partial(decide, "cancel", "Ann", TUESDAY_NOON),
+    partial(decide, "retry", TUESDAY_NOON, DAY),
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "first", "then", "after"),
+    [
+        (Status.QUEUED, partial(claim, 1), cancel, Status.SENDING),
+        (Status.QUEUED, partial(claim, 1), stop, Status.SENDING),
+        (Status.UNDELIVERED, record_receipt, retry, Status.DELIVERED),
+        (Status.UNDELIVERED, retry, record_receipt, Status.SCHEDULED),
+        (Status.UNDELIVERED, retry, purge, Status.SCHEDULED),
+        (Status.UNDELIVERED, retry, retry, Status.SCHEDULED),
+    ],
+)
+def test_of_two_changes_of_a_text_at_once_the_second_knows_the_first(
+    in_order, before, first, then, after
+):
+    ended = before != Status.QUEUED
+    message = held(before, finished_at=TUESDAY_NOON if ended else None, carrier_reference="SM1")
+    in_order(lambda act: act(), first, lambda: None, closing(then))
+    assert again(message).status == after
+    assert Audit.select().count() == (retry in (first, then) and after == Status.SCHEDULED)
 
 
 def test_the_same_idempotency_keys_in_opposite_orders_are_no_deadlock(in_order):

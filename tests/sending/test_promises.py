@@ -1014,7 +1014,8 @@ def lose_without_doubt(message, carrier, number):
 
 
 def forget_attempts(sender, now):
-    Attempt.delete().where(Attempt.sender == sender, Attempt.result.is_null()).execute()
+    lost = Attempt.delete().where(Attempt.sender == sender, Attempt.result.is_null())
+    return [*lost.returning(Attempt).execute()]
 
 
 def claim_without_approval(*arguments):

@@ -38,7 +38,17 @@ from several_carriers import (
     WAY,
     NamedCarrier,
 )
-from stored_messages import again, claim, decide_on, held, key_named, statuses, store, store_many
+from stored_messages import (
+    again,
+    claim,
+    decide_on,
+    held,
+    key_named,
+    statuses,
+    store,
+    store_many,
+    take_over,
+)
 
 pytestmark = on_both
 
@@ -406,6 +416,32 @@ def test_a_doubt_that_is_settled_leaves_those_with_other_carriers(run_both):
         run_both(TUESDAY_NOON + minutes * MINUTE, carriers=both, retry_delay=1)
     assert (eu.asked, len(us.texts), eu.texts) == ([NEW_YORK], 1, [])
     assert (again(message).status, again(message).in_doubt) == (Status.FAILED, 2)
+
+
+@pytest.mark.parametrize("dies", [True, False], ids=["its scheduler dies", "its answer is lost"])
+def test_a_carrier_is_asked_about_its_copy_though_the_receipt_of_anothers_has_ended_the_text(
+    run_both, dies
+):
+    us, eu = asked_both(("eu",))
+    doubt = {"in_doubt": 1, "in_doubt_with": "us", "in_doubt_since": TUESDAY_NOON}
+    message = held(Status.SENDING, claimed_for="eu", **doubt) if dies else store(**doubt)
+
+    def end():
+        receipts.record([Receipt("1", False, "off", NEW_YORK)], TUESDAY_NOON, False, Way("us"))
+        assert again(message).status == Status.UNDELIVERED
+        eu.has[NEW_YORK] = ["2"]
+        return SILENT
+
+    eu.answer = end
+    if dies:
+        end()
+        take_over(TUESDAY_NOON)
+    else:
+        run_both(TUESDAY_NOON, carriers=[eu, us])
+    assert decide_on(message).retry(TUESDAY_NOON + MINUTE, DAY)
+    run_both(TUESDAY_NOON + 2 * MINUTE, carriers=[eu, us])
+    assert (again(message).status, again(message).carrier_reference) == (Status.SENT, "2")
+    assert (len(eu.texts), us.texts) == (0 if dies else 1, [])
 
 
 @pytest.mark.slow
