@@ -295,7 +295,8 @@ ORDERS = {
 SCENES = (
     *("nothing_yet", "pause_is_lengthened", "doubt_is_settled_in_pause", "doubt_goes_first"),
     *("outage", "jump_beside_living", "death_beside_long_pass", "doubts_are_retried", "help"),
-    *("doubt_beside_twin", "life_after_death", "late_no", "late_thread"),
+    *("doubt_beside_twin", "life_after_death", "late_no", "late_thread", "cancelled_in_doubt"),
+    "send_date_at_night",
 )
 
 
@@ -624,6 +625,18 @@ class Promises(RuleBasedStateMachine):
             self.make_pass(0, 400, [answer])
         self.move(0, "retry")
         self.make_pass(0, 0, [fate])
+
+    def cancelled_in_doubt(self, fate):
+        """A text is cancelled that the carrier may have taken."""
+        self.ask_for(1)
+        self.make_pass(0, 0, [fate])
+        self.move(0, "cancel")
+        self.make_pass(0, 400, [fate])
+
+    def send_date_at_night(self, fate):
+        """A send_date comes in quiet hours."""
+        self.store(NUMBERS[0], 2, False, False, 13 * 3600, 1)
+        self.make_pass(0, 13 * 3600, [fate])
 
     def doubt_beside_twin(self, fate):
         """A carrier is asked about a text while an equal one is being sent."""
