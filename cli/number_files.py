@@ -119,14 +119,14 @@ class NumberFile:
         others = [each for each in self.columns if each is not column]
         if not column.is_international():
             if guessed and others and any(each.name for each in self.columns):
-                return f"no column is named as one of phone numbers, but {column} may hold some"
+                return f"no column has a name for phone numbers, but {column} may hold some"
             for each in others:
                 is_beside = each.place == column.place - 1 or AREA.search(each.name)
                 if is_beside and each.has_area_codes():
-                    return f"{each} may be the area code, to be joined"
+                    return f"{each} may be the area codes of the numbers"
         for each in others:
             if each.tells_who_wants_texts():
-                return f"{each} may tell who wants texts, and who does not"
+                return f"{each} may say who wants texts and who does not"
         return None
 
 
