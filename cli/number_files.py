@@ -80,7 +80,7 @@ class NumberFile:
         self.rows = [*_records(lines, _delimiter(lines))]
         header = self.rows.pop(0)[1] if self.rows and _is_header(self.rows[0][1]) else []
         if header and not self.rows:
-            raise Unclear("there is nothing but a header")
+            raise Unclear("the file has only a header")
         width = max(1, len(header), *(len(row) for _, row in self.rows))
         names = header + [""] * (width - len(header))
         self.columns = [*starmap(Column, enumerate(names[:COLUMNS], 1))]

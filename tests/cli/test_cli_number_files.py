@@ -159,8 +159,8 @@ def test_a_column_that_is_not_certain_is_not_taken(body, words):
     [
         ('\n{"phone":"+12125550123"}\n', "this is JSON, not a CSV or a number per line"),
         ('[{"phone":"+12125550123"}]', "this is JSON, not a CSV or a number per line"),
-        ("phone number\n", "there is nothing but a header"),
-        ("name;phone\n;\n", "there is nothing but a header"),
+        ("phone number\n", "the file has only a header"),
+        ("name;phone\n;\n", "the file has only a header"),
     ],
 )
 def test_a_file_that_has_no_rows_is_refused(body, words):
