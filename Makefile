@@ -41,7 +41,7 @@ requirements: .venv/test ## upgrade the pins of requirements.in and requirements
 	  --universal --python-version 3.11 --custom-compile-command "make requirements" \
 	  $$name.in --output-file $$name.txt || exit 1; done
 
-audit: .venv/test ## look for known weaknesses of the pinned packages, if the service that knows them can be reached
+audit: .venv/test ## check the pinned packages for known vulnerabilities (needs the network)
 	$(BIN)/uv tool run pip-audit --disable-pip --require-hashes -r requirements-dev.txt
 
 numbering: .venv/test ## rebuild the tables of recipients/numbering/

@@ -80,17 +80,18 @@ def parse(text: str) -> tuple[Limit, ...]:
     """Return the limits of a key, the shortest window first; raise ValueError with the problem."""
     limits = {}
     for part in text.split(",") if text.strip() else ():
-        limit = _read(part, "()(s|min|h|d|mo)", "5/s,2000p/mo, per s, min, h, d or mo", "p")
+        limit = _read(part, "()(s|min|h|d|mo)", "5/s,2000p/mo (s, min, h, d or mo)", "p")
         if limits.setdefault((limit.seconds, limit.in_parts), limit) is not limit:
-            words = "one limit per s, min, h, d or mo, and one in parts"
-            raise ValueError(f"must be a list with no unit twice: {words}")
+            raise ValueError(
+                "must be a list with each unit (s, min, h, d, mo) once, and once more in parts"
+            )
     return tuple(limits[each] for each in sorted(limits))
 
 
 def parse_recipient_limit(text: str) -> Limit | None:
     """Return the limit of a recipient, like 3/24h, or None; raise ValueError with the problem."""
     every = "([1-9][0-9]{0,3})(min|h|d)"
-    return _read(text, every, "3/24h, per a number of min, h or d") if text.strip() else None
+    return _read(text, every, "3/24h (a number of min, h or d)") if text.strip() else None
 
 
 def _read(text, window, example, suffix=""):

@@ -180,13 +180,13 @@ Ctrl-C stops it.
 
 
 def reach(host: str) -> str:
-    """Return from where the service can be reached, and how long its first keys live."""
-    keys = f"Its keys live for {KEYS_LAST.days} days;"
-    keys += " `.venv/bin/flask keys list` shows them as make-run-…."
+    """Return who can reach the service, and how long its first keys are valid."""
+    keys = f"Its keys are valid for {KEYS_LAST.days} days;"
+    keys += " `.venv/bin/flask keys list` shows them as make-run-…"
     if ipaddress.ip_address(host).is_loopback:
         wider = "HOST=0.0.0.0 make run makes it reachable from your network"
         return f"It listens on this machine only: {wider}. {keys}"
-    return f"It listens on {host}, without https: everybody in this network reaches it. {keys}"
+    return f"It listens on {host}, without https: everybody in this network can reach it. {keys}"
 
 
 def note(settings: environment.Settings) -> str:
@@ -198,11 +198,10 @@ def note(settings: environment.Settings) -> str:
         return "No carrier is set: texts wait. CARRIER_URL=console: in .env prints them here."
     go = "Texts appear here" if carrier == "console" else f"Texts go through {carrier}"
     if settings.business_hours == ALWAYS:
-        return f"""{go} within seconds, at any hour: for trying,
-this service is always open. Elsewhere, texts go from 9 to 5 by the recipient's clock;
-BUSINESS_HOURS in .env sets the hours here, too."""
-    return f"""{go} within seconds of your business hours;
-outside them, by the recipient's clock, they wait."""
+        return f"""{go} within seconds, at any hour: make run is always open
+unless .env sets business hours. Elsewhere, they go from 9 to 5 by the recipient's clock."""
+    return f"""{go} within seconds in business hours, by the recipient's clock;
+outside them, they wait."""
 
 
 if __name__ == "__main__":

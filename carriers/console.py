@@ -17,7 +17,7 @@ class Console(Carrier):
         super().__init__(url)
         self._lock = threading.Lock()
         if not sys.stdout.isatty():
-            self.warning = "console: sends nothing, it prints texts here"
+            self.warning = "console: prints texts here and sends nothing"
 
     def send(self, to: str, text: str, **_: object) -> None:
         encoding = sys.stdout.encoding or "utf-8"

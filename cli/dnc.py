@@ -31,7 +31,7 @@ numbers_argument = base.options(
 def add(numbers: set[str]) -> None:
     """Add numbers to the list."""
     new = put_on_list(numbers, clock.now(), "operator", base.SHELL)
-    base.say(f"{new} added, {len(numbers) - new} listed before")
+    base.say(f"{new} added, {len(numbers) - new} already listed")
 
 
 @dnc.command()
@@ -132,7 +132,7 @@ def import_numbers(file: BinaryIO, region: str | None, names: tuple[str, ...]) -
                 bar.update(len(batch))
     for line in skipped:
         base.say(line, err=True)
-    base.say(f"{new} added, {len(distinct) - new} listed before, {len(skipped)} skipped")
+    base.say(f"{new} added, {len(distinct) - new} already listed, {len(skipped)} skipped")
     if len(skipped) > len(found):
         hint = "is --region right?" if region else "try --region, which accepts national numbers"
         raise click.ClickException(f"most lines were skipped: {hint}")

@@ -23,7 +23,9 @@ from events.outbox import Backlog, Event, EventAddress
 
 MOST_NAMED = 10  # countries in an error
 
-keys = base.Commands("keys", help="API keys for programs that send texts and people at the desk.")
+keys = base.Commands(
+    "keys", help="API keys, for programs that send texts and for people at the desk."
+)
 
 
 def lifetime(value: str) -> timedelta | None:
@@ -114,7 +116,7 @@ any_address_option = click.option(
     "limits",
     multiple=True,
     callback=read_limits,
-    help="Limit its texts, as in 5/s, 100/min, 500/h or 1000/d (UTC). May be repeated.",
+    help="Limit its texts, as in 5/s or 1000/d (UTC), or its parts: 20000p/mo. May be repeated.",
 )
 @rule_options
 def create(
@@ -139,13 +141,16 @@ def create(
             EventAddress.set(ApiKey.named(name), url, now, any_address)
     base.say(secret)
     if role == Role.APPROVER and not group:
-        base.say(f"{name} sees no message: an approver sees those of its --group", err=True)
+        base.say(f"{name} sees no messages: an approver sees only those of its --group", err=True)
 
 
 @keys.command()
 @name_argument
 @click.option(
-    "--overlap", type=base.duration, default="1d", help="Keep the old secret valid. Default: 1d."
+    "--overlap",
+    type=base.duration,
+    default="1d",
+    help="How long the old secret stays valid. Default: 1d.",
 )
 def rotate(name: str, overlap: timedelta) -> None:
     """Give a key a new secret and print it; the old one stays valid for the overlap."""
@@ -264,7 +269,7 @@ def set_events(
 @keys.command("list")
 @base.json_option
 def list_keys(as_json: bool) -> None:
-    """List the keys with group, role, limits, rules, and when they were created, last used and end.
+    """List the keys with group, role, limits, rules, creation, last use and expiry.
 
     Each limit shows how much of it is used up; limits from KEY_LIMITS are in parentheses. The last
     use is shown by the hour. A rotated key also shows how long its old secret stays valid.
@@ -334,7 +339,7 @@ def pause(name: str) -> None:
     Every process does so within a second. Waiting texts still expire.
     """
     done = ApiKey.named(name).pause(clock.now())
-    base.say(f"{name}: {'paused' if done else 'was paused before'}")
+    base.say(f"{name}: {'paused' if done else 'was already paused'}")
 
 
 @keys.command()

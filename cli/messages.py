@@ -282,7 +282,7 @@ def redact(to: str | None, days: int | None) -> None:
         total = in_batches("redact", lambda: retention.redact(before, now))
         replies = in_batches("redact", lambda: Reply.purge(before, now))
         if spared := retention.spared(before):
-            base.say(f"{base.count(spared)} not redacted: an equal text is in doubt", err=True)
+            base.say(f"{base.count(spared)} not redacted: an identical text is in doubt", err=True)
     else:
         total = in_batches("redact", lambda: retention.redact_number(to, now))
         replies = in_batches("redact", lambda: Reply.forget_number(to, now))

@@ -80,7 +80,7 @@ class NumberFile:
         self.rows = [*_records(lines, _delimiter(lines))]
         header = self.rows.pop(0)[1] if self.rows and _is_header(self.rows[0][1]) else []
         if header and not self.rows:
-            raise Unclear("there is nothing but a header")
+            raise Unclear("the file has only a header")
         width = max(1, len(header), *(len(row) for _, row in self.rows))
         names = header + [""] * (width - len(header))
         self.columns = [*starmap(Column, enumerate(names[:COLUMNS], 1))]
@@ -119,14 +119,14 @@ class NumberFile:
         others = [each for each in self.columns if each is not column]
         if not column.is_international():
             if guessed and others and any(each.name for each in self.columns):
-                return f"no column is named as one of phone numbers, but {column} may hold some"
+                return f"no column has a name for phone numbers, but {column} may hold some"
             for each in others:
                 is_beside = each.place == column.place - 1 or AREA.search(each.name)
                 if is_beside and each.has_area_codes():
-                    return f"{each} may be the area code, to be joined"
+                    return f"{each} may be the area codes of the numbers"
         for each in others:
             if each.tells_who_wants_texts():
-                return f"{each} may tell who wants texts, and who does not"
+                return f"{each} may say who wants texts and who does not"
         return None
 
 

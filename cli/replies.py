@@ -48,7 +48,7 @@ def row(reply: Reply) -> tuple[Any, ...]:
         (reply.read_by, f"read by {reply.read_by}"),
     )
     state = ", ".join(words for holds, words in states if holds)
-    state = state or ("needs nobody" if reply.read_at else "unread")
+    state = state or ("needs no attention" if reply.read_at else "unread")
     text = repr(reply.text)  # escaped, or it could control the terminal
     short = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
     return reply.id, reply.at, base.mask(reply.number), state, short
@@ -66,6 +66,6 @@ def read(ctx: click.Context, reply_ids: tuple[uuid.UUID, ...]) -> None:
             base.say(f"{id}: read")
         else:
             base.say(
-                f"{id}: {'was read before' if id in known else 'there is no such reply'}", err=True
+                f"{id}: {'was already read' if id in known else 'there is no such reply'}", err=True
             )
     ctx.exit(not known.issuperset(reply_ids))

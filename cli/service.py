@@ -69,7 +69,7 @@ def ask(carrier: Carrier, to: str | None) -> int:
         if to:
             message_id = str(models.new_id(clock.now()))
             said = carrier.send(to, TEST_TEXT, message_id=message_id, valid_for=TEST_LASTS)
-            base.say(f"{carrier.name} took the text" + (f": {said}" if said else ""))
+            base.say(f"{carrier.name} accepted the text" + (f": {said}" if said else ""))
         else:
             balance = carrier.balance()
             left = f", balance {balance}" if balance else ""
@@ -199,7 +199,7 @@ def check(ctx: click.Context) -> None:
 
     The exit status is 1 if there is a problem. No text is sent.
     """
-    base.say("settings: can be used")  # otherwise, this process would have ended
+    base.say("settings: valid")  # otherwise, this process would have ended
     failed = set()
     for name, look in checks.ALL.items():
         if name in checks.NEED_TABLES and failed & {"database", "tables"}:

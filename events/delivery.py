@@ -292,7 +292,7 @@ class Deliveries:
         if is_gone and EventAddress.switch_off(key.id, OFF_BY_RECEIVER, now, ended.address.url):
             then = "the address is switched off"
         elif next_try_at:
-            then = f"tried again at {isoformat(next_try_at)}"
+            then = f"the next try is at {isoformat(next_try_at)}"
         else:
             then = f"given up after {event.tries + 1} tries"
         line = "event %s of key %s was not delivered, %s: %s"

@@ -55,7 +55,7 @@ def reach_database(settings: Settings) -> str:
 def find_tables(settings: Settings) -> str:
     """Look whether every migration was applied."""
     if not database.is_migrated():
-        raise Refused("not up to date: flask db upgrade makes them")
+        raise Refused("not up to date: run flask db upgrade")
     return "up to date"
 
 
@@ -74,7 +74,7 @@ def compare_clocks(settings: Settings) -> str:
 def find_room(settings: Settings) -> str:
     """Look whether the disk of SQLite's file is almost full."""
     _refuse(health.disk_problems(database.db.bytes_left()))
-    return "not almost full, as far as this machine can see"
+    return "has room, as far as this machine can see"
 
 
 def find_receivers(settings: Settings) -> str:
@@ -93,7 +93,7 @@ def find_keys(settings: Settings) -> str:
     named = frozenset().union(*(way.keys or () for way in settings.ways))
     if missing := sorted(named - {*ids_of(named).values()}):
         return f"warning: CARRIER_URL names keys that do not exist: {health.listed(missing)}"
-    return "all exist that CARRIER_URL names"
+    return "all that CARRIER_URL names exist"
 
 
 def find_addresses(settings: Settings) -> str:
@@ -103,7 +103,7 @@ def find_addresses(settings: Settings) -> str:
     except ValueError as problem:
         raise Refused(f"NOTIFY_URL: {problem}") from None
     if not addresses:
-        return "warning: NOTIFY_URL is not set, so nobody is told of a problem"
+        return "warning: NOTIFY_URL is not set, so nobody is notified of problems"
     return f"Apprise knows {', '.join(addresses)}; flask notify test sends to each"
 
 

@@ -33,20 +33,20 @@ MOST_NAMES = 10
 
 NO_PASS = "no scheduler makes a pass"
 
-ASK = "Texts go again by themselves once it accepts them; flask carriers check asks it."
-RETRY = "Mend the reason, then: flask messages retry --since 2h --status"
+ASK = "Sending resumes once it accepts texts; flask carriers check asks it."
+RETRY = "Fix the cause, then: flask messages retry --since 2h --status"
 KINDS = {  # of problems: the title of a notice, and what to do
     "down": ("carrier {} is down", f"Wait, or ask the carrier. {ASK}"),
-    "refused": ("carrier {} refuses the account", f"Mend credentials, sender or credit. {ASK}"),
+    "refused": ("carrier {} refuses the account", f"Fix the credentials, sender or credit. {ASK}"),
     "pausing": ("carrier {} asked for a long pause", f"Send more slowly: SEND_RATE. {ASK}"),
-    "unroutable": ("texts have no carrier", "Change CARRIER_URL, or cancel them."),
+    "unroutable": ("texts have no carrier", "Change CARRIER_URL, or cancel the texts."),
     "failed": ("most texts fail", f"{RETRY} failed"),
     "undelivered": ("most texts do not arrive", f"{RETRY} undelivered"),
     "events": ("events are not delivered", "Restart the scheduler; its log has the reason."),
-    "disk": ("the database disk is almost full", "Make room; the service goes on by itself."),
-    "receiver": ("webhooks for {} fail", "Tell who runs the receiver; flask events list has more."),
+    "disk": ("the database disk is almost full", "Make room; the service then recovers by itself."),
+    "receiver": ("webhooks for {} fail", "Tell its developers; flask events list has details."),
     "stalled": ("texts are due, nothing is sent", "See the scheduler's log, and flask stats."),
-    "overdue": ("a text is overdue", "flask messages list --status queued, then show: see why."),
+    "overdue": ("a text is overdue", "flask messages list --status queued, then messages show."),
     "scheduler": (NO_PASS, "Start it; its log has the reason."),
 }
 

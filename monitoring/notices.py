@@ -105,7 +105,7 @@ def _problems(settings, now):
         if told.subject not in found and told.change(level=0, told_at=now):
             kind, _, name = told.subject.removeprefix(PROBLEM).partition(" ")
             title = health.Problem(kind, name=name).title
-            text = f"The problem that was noticed at {isoformat(told.told_at)} is over: {title}."
+            text = f"The problem reported at {isoformat(told.told_at)} is over: {title}."
             yield Notification(f"over: {title}", text, "success")
 
 
@@ -129,10 +129,10 @@ def _begins(problem, subject, now):
 def _waiting(problem):
     """Return how many texts wait to be sent, or events if the problem is theirs."""
     if problem.kind not in ("events", "receiver"):
-        return f"Texts that wait to be sent: {reports.awaiting_carrier(testers_too=False)}"
+        return f"Texts waiting to be sent: {reports.awaiting_carrier(testers_too=False)}"
     by_name = Event.by_name().items()
     waiting = sum(each.waiting for key, each in by_name if problem.name in ("", key))
-    return f"Events that wait: {waiting}"
+    return f"Events waiting: {waiting}"
 
 
 def _approvals(settings, now):
@@ -143,7 +143,7 @@ def _approvals(settings, now):
         wait = "text waits" if waiting.messages == 1 else "texts wait"
         title = f"{waiting.messages} {wait} for approval"
         text = f"{title}, from {health.listed(names)}. "
-        text += f"The first would leave at {isoformat(waiting.first_at)}."
+        text += f"The first would be sent at {isoformat(waiting.first_at)}."
         yield Notification(title, text + _link(settings), "warning")
 
 
@@ -206,7 +206,7 @@ def _limits_of_day(settings, at, when):
         parts = " in parts" if limit.in_parts else ""
         subject = f"limit per {limit.unit}{parts} of key {key.id}"
         if Notice.tell(subject, at, since=EPOCH + begins * SECOND):
-            what = f"{key.name} has used up all of its limit"
+            what = f"{key.name} has used up its limit"
             yield Notification(what, f"The key {what} of {limit}{when}.", "warning")
 
 

@@ -244,7 +244,7 @@ class Inbox:
             return
         (future, asked_at), self.asked = self.asked, None
         if error := future.exception():
-            log.warning("carrier %s does not say what came in: %s", self.watch.name, error)
+            log.warning("carrier %s cannot list incoming texts: %s", self.watch.name, error)
             self.ask_at = self.watch.clock.monotonic() + ASKED_AGAIN_AFTER
             return
         for reply in future.result():

@@ -70,10 +70,10 @@ LINES = {
             *(0, "warning: CARRIER_URL names keys that do not exist: shp"),
             {"carrier_url": "simulator:#keys=shp,app"},
         ),
-        (0, "all exist that CARRIER_URL names", {"carrier_url": "simulator:#keys=app"}),
+        (0, "all that CARRIER_URL names exist", {"carrier_url": "simulator:#keys=app"}),
     ],
     "notices": [
-        (0, "warning: NOTIFY_URL is not set, so nobody is told of a problem", {}),
+        (0, "warning: NOTIFY_URL is not set, so nobody is notified of problems", {}),
         (
             *(1, "NOTIFY_URL: Apprise does not know address 1 (nosuch://)"),
             {"notify_url": "nosuch://u:s3cret@h"},
@@ -119,7 +119,7 @@ def test_missing_tables_are_a_problem(check, empty_database_url, kind, tmp_path)
     url = f"sqlite:///{tmp_path}/misspelt.db" if kind == "sqlite" else empty_database_url
     status, lines = check(database_url=url)
     assert status == 1
-    assert "PROBLEM: tables: not up to date: flask db upgrade makes them" in lines
+    assert "PROBLEM: tables: not up to date: run flask db upgrade" in lines
     database.disconnect()
 
 

@@ -53,9 +53,9 @@ def test_a_listed_number_that_is_valid_no_more_is_checked_and_removed(session):
 def test_numbers_are_added_checked_and_removed(session):
     session("""
         $ flask dnc add +12125550123 +442083661177 +12125550123
-        2 added, 0 listed before
+        2 added, 0 already listed
         $ flask dnc add "+1 (212) 555-0123" +33142685300
-        1 added, 1 listed before
+        1 added, 1 already listed
         $ flask dnc list --limit 1
         number        source    since
         +12125550123  operator  2026-03-03T17:00:00.000Z
@@ -83,7 +83,7 @@ def test_more_numbers_are_removed_than_a_statement_has_parameters(flask):
 def test_national_numbers_are_read_with_a_region(session, refused):
     session("""
         $ flask dnc add --region us "(212) 555-0123"
-        1 added, 0 listed before
+        1 added, 0 already listed
         $ flask dnc check "(212) 555-0123" --region US
         listed
         since 2026-03-03T17:00:00.000Z, by operator
@@ -124,23 +124,23 @@ not a number;Eve\r
 def test_a_messy_file_is_imported_and_can_be_imported_again(encoding, line_end, import_file):
     body = MESSY.replace("\r\n", line_end).encode(encoding)
     summary, lines = import_file(body)
-    assert summary == "5 added, 0 listed before, 2 skipped"
+    assert summary == "5 added, 0 already listed, 2 skipped"
     assert [line.partition(":")[0] for line in lines] == ["line 8", "line 9"]
     assert on_the_list() == {NEW_YORK, LONDON, PARIS, "+13105550123", "+13105550124"}
-    assert import_file(body) == ("0 added, 5 listed before, 2 skipped", lines)
+    assert import_file(body) == ("0 added, 5 already listed, 2 skipped", lines)
 
 
 @pytest.mark.parametrize(
     ("body", "summary"),
     [
-        (b"", "0 added, 0 listed before, 0 skipped"),
-        (b"\n\r\n \t\n", "0 added, 0 listed before, 0 skipped"),
-        (NEW_YORK.encode(), "1 added, 0 listed before, 0 skipped"),
-        (b"caf\xe9\n+12125550123,\xff\xfe\n", "1 added, 0 listed before, 0 skipped"),
-        (b'"(212) 555-0123"\t"a,b"\n\'+12125550123\'', "1 added, 0 listed before, 1 skipped"),
-        (b'"' + b"1" * 200_000 + b"\n+12125550123", "1 added, 0 listed before, 1 skipped"),
-        (b"1" * 200_000 + b"\n+12125550123", "1 added, 0 listed before, 1 skipped"),
-        (b'+12125550123,"a\nb"\n', "1 added, 0 listed before, 0 skipped"),
+        (b"", "0 added, 0 already listed, 0 skipped"),
+        (b"\n\r\n \t\n", "0 added, 0 already listed, 0 skipped"),
+        (NEW_YORK.encode(), "1 added, 0 already listed, 0 skipped"),
+        (b"caf\xe9\n+12125550123,\xff\xfe\n", "1 added, 0 already listed, 0 skipped"),
+        (b'"(212) 555-0123"\t"a,b"\n\'+12125550123\'', "1 added, 0 already listed, 1 skipped"),
+        (b'"' + b"1" * 200_000 + b"\n+12125550123", "1 added, 0 already listed, 1 skipped"),
+        (b"1" * 200_000 + b"\n+12125550123", "1 added, 0 already listed, 1 skipped"),
+        (b'+12125550123,"a\nb"\n', "1 added, 0 already listed, 0 skipped"),
     ],
     ids=lambda value: ascii(value[:20]),
 )
@@ -150,17 +150,17 @@ def test_odd_files_are_imported_too(body, summary, import_file):
 
 def test_a_binary_file_adds_nothing(import_file):
     body = bytes(range(256)) * 100
-    assert import_file(body, status=1)[0].startswith("0 added, 0 listed before, ")
+    assert import_file(body, status=1)[0].startswith("0 added, 0 already listed, ")
 
 
 def test_a_file_that_is_mostly_skipped_fails_and_says_what_to_try(import_file):
     body = f"{LONDON}\n(212) 555-0123\n(310) 555-0123\n".encode()
     summary, lines = import_file(body, status=1)
-    assert summary == "1 added, 0 listed before, 2 skipped"
+    assert summary == "1 added, 0 already listed, 2 skipped"
     assert lines[-1].endswith(
         "most lines were skipped: try --region, which accepts national numbers"
     )
-    assert import_file(body, "--region", "US")[0] == "2 added, 1 listed before, 0 skipped"
+    assert import_file(body, "--region", "US")[0] == "2 added, 1 already listed, 0 skipped"
     assert import_file(body, "--region", "GB", status=1)[1][-1].endswith("is --region right?")
 
 
@@ -181,10 +181,10 @@ def test_where_two_columns_may_be_meant_nothing_is_imported_until_one_is_chosen(
         $ flask dnc import numbers.csv --column Phone
         importing column 2 'phone'
         line 3: has no number
-        1 added, 0 listed before, 1 skipped
+        1 added, 0 already listed, 1 skipped
         $ flask dnc import numbers.csv --column 2 --column mobile
         importing column 2 'phone', column 3 'mobile'
-        2 added, 1 listed before, 0 skipped
+        2 added, 1 already listed, 0 skipped
     """)
     assert on_the_list() == {NEW_YORK, LONDON, PARIS}
 
@@ -192,7 +192,7 @@ def test_where_two_columns_may_be_meant_nothing_is_imported_until_one_is_chosen(
 def test_what_a_spreadsheet_makes_of_numbers_is_read_but_for_what_it_has_rounded(import_file):
     body = b'6172091009.0\n2.125550123E+09\n="2125550124"\n12125550125\n6.17E+09\n'
     assert import_file(body, "--region", "US") == (
-        "4 added, 0 listed before, 1 skipped",
+        "4 added, 0 already listed, 1 skipped",
         ["line 5: was rounded by a spreadsheet"],
     )
     assert on_the_list() == {"+16172091009", NEW_YORK, "+12125550124", "+12125550125"}
@@ -207,7 +207,7 @@ def test_what_is_exported_can_be_imported(run, import_file):
         f"{numbers[0]},operator,2026-03-03T17:00:00.000Z",
     ]
     DoNotCall.remove(numbers, TUESDAY_NOON, "operator")
-    assert import_file(exported.encode())[0] == "1050 added, 0 listed before, 0 skipped"
+    assert import_file(exported.encode())[0] == "1050 added, 0 already listed, 0 skipped"
 
 
 def test_an_exported_file_is_private(run, tmp_path):
@@ -241,7 +241,7 @@ def test_more_than_a_batch_is_imported_and_repeats_are_counted_once(import_file,
     numbers = [f"+1212555{n:04}" for n in range(100, 135)]
     DoNotCall.add(numbers[:3], clock.now(), "operator")
     body = "\n".join(numbers * 2).encode()
-    assert import_file(body)[0] == "32 added, 3 listed before, 0 skipped"
+    assert import_file(body)[0] == "32 added, 3 already listed, 0 skipped"
     assert on_the_list() == set(numbers)
     rows = [row for row in DoNotCallHistory.select() if row.why == "import"]
     assert sorted(row.number for row in rows) == numbers[3:]

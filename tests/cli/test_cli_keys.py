@@ -98,7 +98,7 @@ def test_a_key_is_paused_and_resumed(session, run):
         $ flask keys pause app
         app: paused
         $ flask keys pause app
-        app: was paused before
+        app: was already paused
     """)
     (key,) = json.loads(run("keys", "list", "--json"))
     assert key["paused_at"] == "2026-03-03T17:00:00.000Z"
@@ -141,7 +141,7 @@ def test_an_approver_without_a_group_is_told_that_it_sees_nothing(session):
     session("""
         $ flask keys create ann --role approver
         tms_
-        ann sees no message: an approver sees those of its --group
+        ann sees no messages: an approver sees only those of its --group
         $ flask keys create bob --role approver --group sales
         tms_
         $ flask keys create olga --role operator

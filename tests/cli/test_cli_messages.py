@@ -428,7 +428,7 @@ def test_while_an_equal_text_is_in_doubt_a_text_is_neither_purged_nor_redacted(s
     store(message="Another", status=Status.SENT, finished_at=OLD)
     session("""
         $ flask messages redact --older-than 30
-        1 message not redacted: an equal text is in doubt
+        1 message not redacted: an identical text is in doubt
         1 redacted
         $ flask messages purge --older-than 30
         1 deleted

@@ -122,12 +122,12 @@ def test_a_column_named_as_one_of_phone_numbers_wins_over_days_customers_and_fax
 
 
 SEVERAL = "several columns may hold the numbers: "
-MAY_TELL = "may tell who wants texts, and who does not"
-AREA = "may be the area code, to be joined"
+MAY_TELL = "may say who wants texts and who does not"
+AREA = "may be the area codes of the numbers"
 
 TWO_PHONES = "column 4 'Phone 1 - Value', column 6 'Phone 2 - Value'"
 HANDY_AND_TEL = "column 1 'Handy', column 2 'Tel'"
-UNKNOWN = "no column is named as one of phone numbers, but column 2 'yhteys' may hold some"
+UNKNOWN = "no column has a name for phone numbers, but column 2 'yhteys' may hold some"
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_a_column_that_is_not_certain_is_not_taken(body, words):
     [
         ('\n{"phone":"+12125550123"}\n', "this is JSON, not a CSV or a number per line"),
         ('[{"phone":"+12125550123"}]', "this is JSON, not a CSV or a number per line"),
-        ("phone number\n", "there is nothing but a header"),
-        ("name;phone\n;\n", "there is nothing but a header"),
+        ("phone number\n", "the file has only a header"),
+        ("name;phone\n;\n", "the file has only a header"),
     ],
 )
 def test_a_file_that_has_no_rows_is_refused(body, words):

@@ -77,6 +77,11 @@ def test_for_people_numbers_are_masked_and_texts_cannot_control_the_terminal(run
     ]
 
 
+def test_a_start_needs_no_attention(run):
+    hear("START")
+    assert "  needs no attention  'START'" in run("replies", "list")
+
+
 def test_what_was_read_is_noted_once(session, listed):
     reply = hear("don't stop")
     unknown = "019cb4b5-0000-7000-8000-000000000000"
@@ -84,10 +89,10 @@ def test_what_was_read_is_noted_once(session, listed):
         $ flask replies read {reply.id}
         {reply.id}: read
         $ flask replies read {reply.id}
-        {reply.id}: was read before
+        {reply.id}: was already read
         $ flask replies read {unknown} {reply.id}
         {unknown}: there is no such reply
-        {reply.id}: was read before
+        {reply.id}: was already read
         [1]
     """)
     (shown,) = listed()

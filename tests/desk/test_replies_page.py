@@ -134,7 +134,7 @@ def test_only_some_of_what_a_number_wrote_is_shown_what_waits_before_the_rest(op
     Reply.update(read_at=TUESDAY_NOON).where(Reply.id != unread).execute()
     assert shown(operator) == ["reply 0"]
     assert f"reply {replies - 1} " in operator.page.text
-    assert ("2 more of this number" in operator.page.text) is (replies == 7)
+    assert ("2 more from this number" in operator.page.text) is (replies == 7)
     operator.press("Mark as read")
     assert Reply.get_by_id(unread).read_by == "Olga"
 

@@ -68,7 +68,7 @@ def test_people_are_told_how_many_texts_wait_whose_and_when_the_first_would_leav
     store()
     desk = {"public_url": "https://texts.example.com/staging", "secret_key": "x" * 8}
     assert look(TUESDAY_NOON, **desk) == [
-        "3 texts wait for approval, from bank (2), app (1). The first would leave at "
+        "3 texts wait for approval, from bank (2), app (1). The first would be sent at "
         "2026-03-03T19:00:00.000Z. https://texts.example.com/staging/desk/"
     ]
 
@@ -77,7 +77,7 @@ def test_without_a_desk_no_address_is_told(look):
     awaiting()
     assert look(TUESDAY_NOON, public_url="https://texts.example.com") == [
         "1 text waits for approval, from app (1). "
-        "The first would leave at 2026-03-03T17:00:00.000Z."
+        "The first would be sent at 2026-03-03T17:00:00.000Z."
     ]
 
 
@@ -138,14 +138,14 @@ def test_a_problem_is_told_when_it_begins_and_when_it_is_over(look):
     (told,) = look(TUESDAY_NOON)
     assert told == (
         "twilio has refused the account since 2026-03-03T17:00:00.000Z: no credit. Noticed at "
-        "2026-03-03T17:00:00.000Z. Texts that wait to be sent: 0. Mend credentials, sender or "
-        "credit. Texts go again by themselves once it accepts them; flask carriers check asks it."
+        "2026-03-03T17:00:00.000Z. Texts waiting to be sent: 0. Fix the credentials, sender or "
+        "credit. Sending resumes once it accepts texts; flask carriers check asks it."
     )
     trouble("unknown sender")
     assert look(TUESDAY_NOON + MINUTE) == []
     well()
     assert look(TUESDAY_NOON + 2 * MINUTE) == [
-        "The problem that was noticed at 2026-03-03T17:00:00.000Z is over: "
+        "The problem reported at 2026-03-03T17:00:00.000Z is over: "
         "carrier twilio refuses the account."
     ]
     CarrierState.record_pass(TUESDAY_NOON + 3 * MINUTE, {"twilio": []})
@@ -185,8 +185,8 @@ def test_an_open_problem_hides_no_other_and_each_is_told_when_it_ends(look, peop
         *("webhooks for shop: 24/7 fail", "no scheduler makes a pass"),
     ]
     assert titles(people) == began
-    assert "Events that wait: 1. " in people.told[2]
-    assert "Texts that wait to be sent: 1. " in people.told[0]
+    assert "Events waiting: 1. " in people.told[2]
+    assert "Texts waiting to be sent: 1. " in people.told[0]
     for later in (4 * MINUTE, 5 * MINUTE):  # their numbers and words change
         store(send_at=TUESDAY_NOON)
         CarrierState.update(trouble="unknown sender").execute()
@@ -230,13 +230,13 @@ def test_title_and_type_tell_a_pager_what_it_is(look, people):
     service = "Text messages (texts.example.com)"
     assert told(public_url="https://texts.example.com:8443/staging") == [
         (f"{service}: 1 text waits for approval", "warning"),
-        (f"{service}: shop has used up all of its limit", "warning"),
+        (f"{service}: shop has used up its limit", "warning"),
     ]
 
 
 # Limits
 
-ALL = "The key shop has used up all of its limit of"
+ALL = "The key shop has used up its limit of"
 
 
 @pytest.mark.parametrize("limit", ["9/d", "1/s,5/d"])

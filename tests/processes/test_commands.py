@@ -68,7 +68,7 @@ def test_two_processes_that_add_the_same_numbers_wait_for_one_another(
         wait_until(lambda: look(database_url, waiting))
         other.execute(insert, [numbers[-1]])
     assert importing.wait() == 0
-    assert "98 added, 2 listed before" in importing.output
+    assert "98 added, 2 already listed" in importing.output
     assert {row.number for row in DoNotCall.select()} == set(numbers)
 
 

@@ -183,18 +183,18 @@ LOCAL = "on this machine only: HOST=0.0.0.0 make run"
 @pytest.mark.parametrize(
     ("environ", "address", "said", "status"),
     [
-        ({}, "127.0.0.1", (LOCAL, "at any hour: for trying"), "queued"),
+        ({}, "127.0.0.1", (LOCAL, "at any hour: make run is always open"), "queued"),
         ({"HOST": "some-shells-machine"}, "127.0.0.1", (LOCAL,), "queued"),
         (
             {"HOST": "0.0.0.0"},
             "0.0.0.0",
-            ("everybody in this network reaches it", "PUBLIC_URL is not set"),
+            ("everybody in this network can reach it", "PUBLIC_URL is not set"),
             "queued",
         ),
         (
             {"BUSINESS_DAYS": CLOSED, "SCRIPT_NAME": "stage/", "MAX_MESSAGE_LENGTH": "5"},
             "127.0.0.1",
-            ("of your business hours",),
+            ("in business hours",),
             "scheduled",
         ),
         ({"CARRIER_URL": ""}, "127.0.0.1", ("No carrier is set",), "queued"),

@@ -136,7 +136,7 @@ def test_a_carrier_that_gives_no_answer_is_asked_in_the_next_pass(listen, twilio
     twilio_server.answer = Answer(500)
     listen(BACK)
     assert texts() == []
-    assert "carrier twilio does not say what came in" in caplog.text
+    assert "carrier twilio cannot list incoming texts" in caplog.text
     twilio_server.answer = None
     listen(BACK + SECOND)
     assert texts() == [(NEW_YORK, "STOP")]
