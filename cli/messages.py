@@ -14,12 +14,12 @@ from peewee import chunked
 
 import database
 import recipients
-import reports
 from access.do_not_call import LastReply
 from cli import base
 from database import PAGE, clock
 from models import RETRYABLE, WAITING, WITHDRAWN, Message, Status
-from reports import Filter
+from reports import listings, queue
+from reports.listings import Filter
 from sending import outcomes, receipts, retention
 from sending.attempts import Attempt
 from sending.decisions import Selection
@@ -72,10 +72,10 @@ def list_messages(limit: int | None, as_json: bool, only_count: bool, **chosen: 
     if only_count:
         if as_json or limit is not None:
             raise click.UsageError("Give --count without --json and --limit.")
-        base.say(str(reports.count(Filter(**chosen))))
+        base.say(str(listings.count(Filter(**chosen))))
         return
     most = base.newest(limit, as_json)
-    found = reports.listing(Filter(**chosen), most)
+    found = listings.listing(Filter(**chosen), most)
     rows = ((*row(message), last_error(message)) for message in found)
     header = (*HEADER, "last error")
     base.print_list(as_json, as_objects(found), header, rows, "No messages", most)
@@ -172,7 +172,7 @@ def for_each(
                 raise click.UsageError("Give ids, or options that say which messages.", ctx)
             if not message_ids:
                 chosen["awaiting_approval"] |= awaiting_approval
-                found = reports.listing(Filter(**chosen), limit or None, statuses)
+                found = listings.listing(Filter(**chosen), limit or None, statuses)
                 message_ids = preview(found, silent=yes)
                 if not message_ids:
                     base.say(f"there are no such messages to {name}")
@@ -257,7 +257,7 @@ def purge(days: int, yes: bool) -> None:
     before = now - timedelta(days=days)
     if not days:
         base.confirm("Purge every message that has ended?", yes)
-    elif (number := reports.count_ended(before)) > MANY:
+    elif (number := queue.count_ended(before)) > MANY:
         base.confirm(f"Purge {base.count(number)}?", yes)
     base.say(f"{in_batches('purge', lambda: retention.purge(before, now))} deleted")
     say_replies(in_batches("purge", lambda: Reply.purge(before, now)))
@@ -291,7 +291,7 @@ def redact(to: str | None, days: int | None) -> None:
     base.say(f"{total} redacted")
     say_replies(replies)
     if to:
-        for message in reports.listing(Filter(to=to), among=(*WAITING, Status.SENDING)):
+        for message in listings.listing(Filter(to=to), among=(*WAITING, Status.SENDING)):
             base.say(f"{message.id}: not redacted: {message.state()}", err=True)
     database.db.scrub()
 

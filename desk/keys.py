@@ -16,7 +16,6 @@ from flask import (
     url_for,
 )
 
-import reports
 from access.keys import MAY_SEND, ApiKey
 from access.limits import SECOND
 from access.rules import NO_RULES
@@ -25,6 +24,7 @@ from desk import results
 from desk.door import blueprint, operator
 from desk.lists import PAGE, pressed
 from models import accepted
+from reports import usage
 
 HOURS = (1, 24)  # in which texts are counted
 PAST = {"pause": "paused", "resume": "resumed"}
@@ -40,7 +40,7 @@ def keys() -> str:
     now = clock.now()
     live = ApiKey.live(now).where(ApiKey.role.in_(MAY_SEND))
     found = [*live.order_by(ApiKey.last_used_at.desc(nulls="last"), ApiKey.id).limit(PAGE + 1)]
-    limits = reports.use_of_limits(found[:PAGE], now, current_app.config["SETTINGS"].key_limits)
+    limits = usage.use_of_limits(found[:PAGE], now, current_app.config["SETTINGS"].key_limits)
     cards = [
         {
             "key": key,

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from flask import abort, request, session
 
 from database import EPOCH, MILLISECOND
-from reports import Cursor
+from reports.listings import Cursor
 from reports.matching import LONGEST
 from sending.replies import read_number
 

@@ -19,7 +19,6 @@ from flask import (
 )
 
 import recipients
-import reports
 from access.keys import ApiKey, Role, names_of_senders
 from database import EPOCH, MILLISECOND, clock
 from database.clock import SKEW
@@ -31,7 +30,8 @@ from desk.overview import look_over
 from desk.results import Result
 from desk.words import counted
 from models import Message, Status
-from reports import Cursor, Filter
+from reports import listings
+from reports.listings import Cursor, Filter
 from sending import inbox
 from sending.decisions import UNDO_FOR_CERTAIN, Selection
 from sending.waiting import expire
@@ -58,14 +58,14 @@ def waiting() -> str | Response:
     if next and (page := page_of(next)):
         return redirect(page)
     now, after = clock.now(), page_start()
-    messages = reports.awaiting(g.person, after, PAGE + 1)
+    messages = listings.awaiting(g.person, after, PAGE + 1)
     overview = look_over(now) if g.person.role == Role.OPERATOR and not after else None
     return render_template(
         "waiting.html",
-        **with_strip(messages, reports.by_time, now),
-        count=reports.count_awaiting(g.person, MANY),
+        **with_strip(messages, listings.by_time, now),
+        count=listings.count_awaiting(g.person, MANY),
         since=(now - NEW_FOR - EPOCH) // MILLISECOND,
-        known=reports.count_awaiting(g.person, MANY, now - NEW_FOR),
+        known=listings.count_awaiting(g.person, MANY, now - NEW_FOR),
         many=MANY,
         overview=overview,
         selected=request.args.get("select", "").split("."),
@@ -80,7 +80,7 @@ def new_texts() -> dict:
     except OverflowError:
         abort(400, "That time is out of range.")
     known = request.args.get("known", 0, int)
-    return {"texts": max(0, reports.count_awaiting(g.person, MANY, since) - known)}
+    return {"texts": max(0, listings.count_awaiting(g.person, MANY, since) - known)}
 
 
 @blueprint.get("/messages")
@@ -91,10 +91,10 @@ def messages() -> str:
     try:
         only = only._replace(to=lists.national(words) if words else None)
     except recipients.InvalidNumber:
-        found, end = reports.search(only, words, page_start(), PAGE)
-        page = with_strip(found, reports.newest_first, now) | {"more": end and lists.write(end)}
+        found, end = listings.search(only, words, page_start(), PAGE)
+        page = with_strip(found, listings.newest_first, now) | {"more": end and lists.write(end)}
     else:
-        page = with_strip(reports.page(only, page_start(), PAGE + 1), reports.order(only), now)
+        page = with_strip(listings.page(only, page_start(), PAGE + 1), listings.order(only), now)
     return render_template(
         "messages.html",
         **page,
@@ -136,7 +136,7 @@ def read_filter(fields: dict) -> Filter:
 @blueprint.get("/messages/<uuid:message_id>")
 def message(message_id: uuid.UUID) -> str:
     """Show one message with its whole history."""
-    now, found = clock.now(), reports.seen_by(g.person, [message_id])
+    now, found = clock.now(), listings.seen_by(g.person, [message_id])
     if not found:
         abort(404, "There is no such message here.")
     (entry,) = shown(found, now)
@@ -194,7 +194,7 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     now = clock.now()
     ids = read_ids(request.form[action])
     expire(now, ids)  # or an approval would have no effect
-    found = sorted(reports.seen_by(g.person, ids), key=lambda message: ids.index(message.id))
+    found = sorted(listings.seen_by(g.person, ids), key=lambda message: ids.index(message.id))
     (past, transition), name = ACTIONS[action], g.person.name
     selection = Selection(message.id for message in found)
     transition(selection, name, now)
@@ -232,14 +232,14 @@ def shown(found: list[Message], now: datetime) -> list[Entry]:
     """Return messages as the templates show them."""
     rules = current_app.extensions["rules"]
     numbers = {message.to for message in found} - {None}
-    texted = reports.times_texted(numbers, now - timedelta(days=1))
+    texted = listings.times_texted(numbers, now - timedelta(days=1))
     return [Entry(each, now, rules.of(each.key.rules), texted.get(each.to, 0)) for each in found]
 
 
 def with_strip(found: list[Message], order: Callable, now: datetime) -> dict:
     """Return what a page of messages shows: a card for each, and the strip of results."""
     person = g.person
-    strip = results.strip(TextsResult, lambda ids: shown(reports.seen_by(person, ids), now), now)
+    strip = results.strip(TextsResult, lambda ids: shown(listings.seen_by(person, ids), now), now)
     return results.page(shown(found, now), strip, order) | {"now": now}
 
 

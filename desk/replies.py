@@ -10,7 +10,6 @@ from itertools import chain
 from flask import Response, abort, flash, g, redirect, render_template, request, url_for
 from markupsafe import Markup
 
-import reports
 from access.do_not_call import DoNotCall, DoNotCallHistory
 from access.keys import ApiKey
 from database import EPOCH, Refused, clock, db
@@ -21,7 +20,8 @@ from desk.lists import MANY, PAGE, address_after, page_start, pressed
 from desk.results import Result
 from desk.words import international, unbroken
 from models import Message
-from reports import Cursor
+from reports import listings
+from reports.listings import Cursor
 from sending import inbox
 from sending.decisions import UNDO_WITHIN
 from sending.replies import READ, Reply
@@ -198,7 +198,7 @@ def conversations(groups: Collection[list[Reply]]) -> list[Conversation]:
     """Return what several numbers wrote as the templates show it."""
     found = [*chain(*groups)]
     ids = {reply.message_id for reply in found} - {None}
-    texts = {message.id: message for message in reports.seen_by(g.person, ids)}
+    texts = {message.id: message for message in listings.seen_by(g.person, ids)}
     listed = DoNotCall.listed({reply.number for reply in found})
     return [Conversation(group, texts, group[0].number in listed) for group in groups]
 

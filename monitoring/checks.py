@@ -6,13 +6,13 @@ from contextlib import suppress
 
 import database
 import recipients
-import reports
 import settings as environment
 from access.keys import ids_of
 from carriers import Carrier, CarrierError, ways
 from database import ERRORS, Refused, clock, isoformat
 from database.clock import SKEW
 from monitoring import health, notices
+from reports import queue
 from settings import Settings
 
 ANSWERS_WITHIN = 5  # seconds, at the public address
@@ -79,7 +79,7 @@ def find_room(settings: Settings) -> str:
 
 def find_receivers(settings: Settings) -> str:
     """Look for receivers that take no events."""
-    _refuse(health.receiver_problems(reports.dead_receivers(clock.now() - health.DEAD_AFTER)))
+    _refuse(health.receiver_problems(queue.dead_receivers(clock.now() - health.DEAD_AFTER)))
     return "none has failed for an hour"
 
 

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import database
-import reports
 from access.keys import ids_of
 from carriers.lanes import TESTERS, Lane, Routes
 from carriers.ways import Way
 from database import clock, isoformat
 from database.clock import is_ahead
+from reports import queue
 from sending import claims, passes
 from sending.carrier_state import CarrierState, in_trouble
 from sending.passes import PassTimes
@@ -104,7 +104,7 @@ class Health(NamedTuple):
     is_down: bool  # and does not merely refuse the account
     trouble_since: datetime | None
     commonest_error: tuple[str, int] | None  # of the last hour
-    failure_spike: reports.FailureSpike | None  # of most of the latest messages
+    failure_spike: queue.FailureSpike | None  # of most of the latest messages
     oldest_event: datetime | None = None  # since when an event is due that nobody tries
     dead_receivers: Collection[str] = ()  # keys whose receivers have taken no event for an hour
     bytes_left: int | None = None  # on the disk of SQLite's file, if they are too few
@@ -230,18 +230,18 @@ def read(now: datetime, ways: Sequence[Way] = ()) -> Health:
     carrier = next((state for state in several if state.trouble), several[0] if several else None)
     return Health(
         now,
-        oldest_due=reports.oldest_due(now),
-        retrying=reports.retrying(),
-        last_sent_at=reports.last_sent_at(),
+        oldest_due=queue.oldest_due(now),
+        retrying=queue.retrying(),
+        last_sent_at=queue.last_sent_at(),
         passes=passes.pass_times(),
         carrier=carrier and carrier.name,
         trouble=carrier and carrier.trouble,
         is_down=bool(carrier and carrier.is_down),
         trouble_since=carrier and carrier.trouble_since,
-        commonest_error=reports.commonest_error(now - HOUR),
-        failure_spike=reports.failure_spike(now),
-        oldest_event=reports.oldest_event(now),
-        dead_receivers=reports.dead_receivers(now - DEAD_AFTER),
+        commonest_error=queue.commonest_error(now - HOUR),
+        failure_spike=queue.failure_spike(now),
+        oldest_event=queue.oldest_event(now),
+        dead_receivers=queue.dead_receivers(now - DEAD_AFTER),
         bytes_left=database.db.bytes_left(),
         carriers=tuple(map(_health_of, several)) if len(several) > 1 else (),
         without_carrier=without_carrier(Routes(ways)) if ways else 0,
@@ -255,7 +255,7 @@ def without_carrier(routes: Routes) -> int:
         lane = Lane.read(text)
         if lane.only is None and not routes.order(lane):
             able = [id for id, name in keys.items() if routes.order(lane, name)]
-            texts += reports.in_lane(text, able)
+            texts += queue.in_lane(text, able)
     return texts
 
 
@@ -284,10 +284,10 @@ def held_by_rate(per_second: float | None, now: datetime) -> HeldByRate | None:
         return None
     if carrier.retry_at or not carrier.used_rate_lately(now):
         return None
-    some = reports.next_parts()
+    some = queue.next_parts()
     if not some:
         return None
-    texts = reports.awaiting_carrier(testers_too=False)
+    texts = queue.awaiting_carrier(testers_too=False)
     parts = round(texts * sum(some) / len(some))
     left = timedelta(seconds=round(parts / per_second))
     return HeldByRate(texts, parts, now + left)

@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 from peewee import SQL, IntegerField, TextField
 
 import database
-import reports
 from access.limits import SECOND, window
 from database import EPOCH, MILLISECOND, InstantField, Table, clock, isoformat
 from events.outbox import Event
 from monitoring import health
+from reports import queue, usage
 from sending import inbox
 from settings import Settings
 
@@ -129,7 +129,7 @@ def _begins(problem, subject, now):
 def _waiting(problem):
     """Return how many texts wait to be sent, or events if the problem is theirs."""
     if problem.kind not in ("events", "receiver"):
-        return f"Texts that wait to be sent: {reports.awaiting_carrier(testers_too=False)}"
+        return f"Texts that wait to be sent: {queue.awaiting_carrier(testers_too=False)}"
     by_name = Event.by_name().items()
     waiting = sum(each.waiting for key, each in by_name if problem.name in ("", key))
     return f"Events that wait: {waiting}"
@@ -137,9 +137,9 @@ def _waiting(problem):
 
 def _approvals(settings, now):
     """Return a notification of texts that wait for approval, if any of them is new."""
-    waiting = reports.approvals()
+    waiting = queue.approvals()
     if _note_news("approvals", waiting.messages, waiting.newest, now):
-        names = [f"{name} ({messages})" for name, messages in reports.approvals_by_key()]
+        names = [f"{name} ({messages})" for name, messages in queue.approvals_by_key()]
         wait = "text waits" if waiting.messages == 1 else "texts wait"
         title = f"{waiting.messages} {wait} for approval"
         text = f"{title}, from {health.listed(names)}. "
@@ -176,7 +176,7 @@ def _link(settings, page=""):
 
 def _unusual(settings, now):
     """Return a notice of each key and country of which odd texts wait, at once and once a day."""
-    for message in reports.unusual():
+    for message in queue.unusual():
         subject = f"unusual for key {message.key_id}: {message.country}"
         if Notice.tell(subject, now, since=_midnight(message.created_at)):
             title = f"unusual texts of {message.key.name} wait for approval"
@@ -199,7 +199,7 @@ def _midnight(instant):
 
 def _limits_of_day(settings, at, when):
     """Return the notices of the day of an instant, at which they are recorded as sent."""
-    for key, limit in reports.limits_used_up(at, settings.key_limits):
+    for key, limit in usage.limits_used_up(at, settings.key_limits):
         if limit.unit not in ("d", "mo"):
             continue
         begins, _ = window(limit.unit, (at - EPOCH) // SECOND)
@@ -285,8 +285,8 @@ class Notices:
         self._looking.join(max(0, give_up_at - time.monotonic()))
         if look:
             self.look()
-        for queue in self._queues.values():
-            queue.put(None)
+        for notifications in self._queues.values():
+            notifications.put(None)
         for thread in self._threads:
             thread.join(max(0, give_up_at - time.monotonic()))
 
@@ -294,15 +294,15 @@ class Notices:
         """Send what is pending."""
         with database.survived(log, "no notices"):
             for notification in pending(self.settings, clock.now()):
-                for queue in self._queues.values():
-                    queue.put(notification)
+                for notifications in self._queues.values():
+                    notifications.put(notification)
 
     def _look_again(self):
         while not self._ending.wait(LOOK_EVERY):
             self.look()
 
-    def _serve(self, address, queue):
-        while (notification := queue.get()) is not None:
+    def _serve(self, address, notifications):
+        while (notification := notifications.get()) is not None:
             with database.survived(log, str(address)):
                 if not address.send(notification) and is_first_failure(address, clock.now()):
                     log.error("%s did not take a notice", address)

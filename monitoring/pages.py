@@ -22,12 +22,12 @@ from flask import (
 )
 from werkzeug.exceptions import Unauthorized
 
-import reports
 import schemas
 from database import clock
 from events.outbox import Event
 from monitoring import health, metrics
 from monitoring.abuse import Abuse
+from reports import queue
 from sending import receipts
 from web import files
 from web.requests import BEARER, bearer_token
@@ -145,12 +145,12 @@ def show_metrics() -> Response:
     trouble = {each.carrier: int(bool(each.trouble)) for each in state.carriers}
     trouble = trouble or {state.carrier or "": int(bool(state.trouble))}
     gauges = {
-        "": ("Messages that have not ended, by status.", reports.waiting(), "status"),
+        "": ("Messages that have not ended, by status.", queue.waiting(), "status"),
         "_ended_last_hour": (
             "Messages that ended in the last hour, by status.",
-            *(reports.ended_since(now - health.HOUR), "status"),
+            *(queue.ended_since(now - health.HOUR), "status"),
         ),
-        "_awaiting_approval": ("Awaiting approval.", reports.awaiting_approval()),
+        "_awaiting_approval": ("Awaiting approval.", queue.awaiting_approval()),
         "_oldest_due_seconds": (
             "How long the oldest due message has waited.",
             state.seconds_since(state.oldest_due) or 0,
