@@ -136,6 +136,11 @@ def operator() -> ApiKey:
     return g.person
 
 
+def see(endpoint: str, **address: str | None) -> Response:
+    """Answer a form with a redirect, so that a reload of the page does not submit it again."""
+    return redirect(url_for(endpoint, **address), 303)
+
+
 # In and out
 
 
@@ -175,7 +180,7 @@ def sign_in() -> Response | tuple[str, int]:
     if id is None:
         return refuse_stranger(note)
     sessions.begin(id)
-    return redirect(page_of(request.form.get("next", "")) or url_for(".waiting"), 303)
+    return redirect(page_of(request.form.get("next", "")) or page_of(""), 303)
 
 
 def refuse_stranger(problem: str) -> tuple[str, int]:
@@ -190,4 +195,4 @@ def sign_out() -> Response:
     """Sign out, and invalidate every copy of the cookie."""
     SignIn.end(session["sign_in"], clock.now())
     session.clear()
-    return redirect(url_for(".waiting"), 303)
+    return see(".waiting")

@@ -4,24 +4,14 @@ import logging
 import re
 from datetime import datetime, timedelta
 
-from flask import (
-    Response,
-    abort,
-    current_app,
-    flash,
-    redirect,
-    render_template,
-    request,
-    session,
-    url_for,
-)
+from flask import Response, abort, current_app, flash, render_template, request, session
 
 from access.keys import MAY_SEND, ApiKey
 from access.limits import SECOND
 from access.rules import NO_RULES
 from database import EPOCH, MILLISECOND, Refused, clock
 from desk import results
-from desk.door import blueprint, operator
+from desk.door import blueprint, operator, see
 from desk.lists import PAGE, pressed
 from models import accepted
 from reports import usage
@@ -80,7 +70,7 @@ def change_key() -> Response:
             session["key"] = [int(id), action, (now - EPOCH) // MILLISECOND]
         else:
             flash(said)
-    return redirect(url_for(".keys", _anchor="next"), 303)
+    return see(".keys", _anchor="next")
 
 
 def set_pause(action: str, id: int, person: ApiKey, now: datetime) -> tuple[bool, str]:

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Iterable
 from urllib.parse import urlencode
 
-from flask import abort, request, session
+from flask import Response, abort, redirect, request, session
 
 from database import EPOCH, MILLISECOND
 from reports.listings import Cursor
@@ -65,12 +65,12 @@ def pressed(actions: Iterable[str]) -> str:
     return action
 
 
-def address_after(ids: list[uuid.UUID], fragment: str) -> str:
-    """Return the address of the page where a button was pressed, with the boxes left ticked."""
+def see_again(ids: list[uuid.UUID], fragment: str) -> Response:
+    """Redirect to the page where a button was pressed for these ids; other boxes stay ticked."""
     query = [(name, value) for name, value in request.args.items() if name != "select"]
     decided = {str(id) for id in ids}
     ticked = [each for each in request.form.getlist("id") if each not in decided]
     if ticked:
         query.append(("select", ".".join(ticked[:PAGE])))
     asked = f"?{urlencode(query)}" if query else ""
-    return f"{request.script_root}{request.path}{asked}#{fragment}"
+    return redirect(f"{request.script_root}{request.path}{asked}#{fragment}", 303)

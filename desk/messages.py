@@ -6,26 +6,16 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
 
-from flask import (
-    Response,
-    abort,
-    current_app,
-    flash,
-    g,
-    redirect,
-    render_template,
-    request,
-    url_for,
-)
+from flask import Response, abort, current_app, flash, g, redirect, render_template, request
 
 import recipients
 from access.keys import ApiKey, Role, names_of_senders
 from database import EPOCH, MILLISECOND, clock
 from database.clock import SKEW
 from desk import lists, replies, results, sessions
-from desk.door import blueprint, operator, page_of
+from desk.door import blueprint, operator, page_of, see
 from desk.entries import Entry
-from desk.lists import MANY, PAGE, address_after, page_start, pressed
+from desk.lists import MANY, PAGE, page_start, pressed
 from desk.overview import look_over
 from desk.results import Result
 from desk.words import counted
@@ -112,7 +102,7 @@ def search() -> Response:
     operator()
     read_filter(request.form)
     query = {name: request.form.get(name) or None for name in FILTERS}
-    return redirect(url_for(".messages", find=lists.keep_search(), **query), 303)
+    return see(".messages", find=lists.keep_search(), **query)
 
 
 def read_filter(fields: dict) -> Filter:
@@ -140,7 +130,7 @@ def message(message_id: uuid.UUID) -> str:
     if not found:
         abort(404, "There is no such message here.")
     (entry,) = shown(found, now)
-    back = page_of(request.args.get("back", "")) or url_for(".waiting")
+    back = page_of(request.args.get("back", "")) or page_of("")
     latest = inbox.of_message(message_id, now, PAGE + 1)
     return render_template(
         "message.html",
@@ -210,7 +200,7 @@ def change(message_id: uuid.UUID | None = None) -> Response:
         flash(f"{counted(absent, 'text')} not changed: there is no such message here.")
     if not ids:
         flash("No text was selected.")
-    return redirect(address_after(ids, "next" if found else "list"), 303)
+    return lists.see_again(ids, "next" if found else "list")
 
 
 def read_ids(value: str) -> list[uuid.UUID]:

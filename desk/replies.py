@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cached_property
 from itertools import chain
 
-from flask import Response, abort, flash, g, redirect, render_template, request, url_for
+from flask import Response, abort, flash, g, render_template, request
 from markupsafe import Markup
 
 from access.do_not_call import DoNotCall, DoNotCallHistory
@@ -15,8 +15,8 @@ from access.keys import ApiKey
 from database import EPOCH, Refused, clock, db
 from desk import lists, results
 from desk.do_not_call import change_list, take_back
-from desk.door import blueprint, operator
-from desk.lists import MANY, PAGE, address_after, page_start, pressed
+from desk.door import blueprint, operator, see
+from desk.lists import MANY, PAGE, page_start, pressed
 from desk.results import Result
 from desk.words import international, unbroken
 from models import Message
@@ -53,7 +53,7 @@ def replies() -> str:
 @blueprint.post("/replies/search")
 def search_replies() -> Response:
     """Redirect to the replies that a form asks for."""
-    return redirect(url_for(".replies", find=lists.keep_search()), 303)
+    return see(".replies", find=lists.keep_search())
 
 
 # Buttons
@@ -85,9 +85,8 @@ def change_replies(message_id: uuid.UUID | None = None) -> Response:
         flash("Nothing was changed: there is no such reply here.")
     if message_id:
         back = request.args.get("back")
-        address = url_for(".message", message_id=message_id, back=back, _anchor="replies")
-        return redirect(address, 303)
-    return redirect(address_after([], "next" if found else "list"), 303)
+        return see(".message", message_id=message_id, back=back, _anchor="replies")
+    return lists.see_again([], "next" if found else "list")
 
 
 Ids = set[uuid.UUID]

@@ -8,19 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import flask_swagger_ui
-from flask import (
-    Blueprint,
-    Flask,
-    Response,
-    abort,
-    current_app,
-    g,
-    jsonify,
-    render_template,
-    request,
-    url_for,
-)
-from werkzeug.exceptions import Unauthorized
+from flask import Blueprint, Flask, Response, current_app, g, render_template, request, url_for
+from werkzeug.exceptions import NotFound, Unauthorized
 
 import schemas
 from database import EPOCH, clock
@@ -79,7 +68,7 @@ def show_addresses() -> Response:
         )
         response.headers["Cache-Control"] = "no-store"
     else:
-        response = jsonify(addresses)
+        response = current_app.json.response(addresses)
     response.headers["Vary"] = "Accept"
     return response
 
@@ -191,5 +180,5 @@ def show_docs() -> Response:
 @blueprint.get("/docs/<name>")
 def show_docs_file(name: str) -> Response:
     if name not in DOCS:
-        abort(404)
+        raise NotFound
     return files.serve(DOCS[name] / name)

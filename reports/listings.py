@@ -7,21 +7,10 @@ from typing import Any, NamedTuple
 
 from peewee import SQL, Select, Tuple, Value, fn
 
+import models
 from access.keys import ApiKey, Role
 from database import EPOCH, Refused, db, in_pages
-from models import (
-    AWAITS_APPROVAL,
-    AWAITS_GROUP,
-    FINISHED,
-    HAS_ENDED,
-    IS_SENDABLE,
-    TAKEN,
-    WAITING,
-    Message,
-    Status,
-    first_id,
-    has_status,
-)
+from models import Message, Status, first_id, has_status
 from reports.matching import look_through, matches
 from reports.queue import UNFINISHED, of_senders
 
@@ -75,10 +64,10 @@ def _chosen(only):
     messages = _with_keys()
     if only.status:
         messages = messages.where(has_status(Status(only.status)))
-    if only.status in FINISHED and not only.to:  # few messages have the same number
-        messages = messages.where(HAS_ENDED)  # names the index
+    if only.status in models.FINISHED and not only.to:  # few messages have the same number
+        messages = messages.where(models.HAS_ENDED)  # names the index
     if only.awaiting_approval:
-        messages = messages.where(AWAITS_APPROVAL)
+        messages = messages.where(models.AWAITS_APPROVAL)
     if only.to:
         messages = messages.where(Message.to == only.to)
     for condition in _creation_filters(only):
@@ -148,8 +137,8 @@ def count_awaiting(person: ApiKey, most: int, since: datetime = EPOCH) -> int:
 def _awaiting(person):
     """Return conditions that an index serves: one for each status, or for each key of a group."""
     if person.role == Role.OPERATOR:
-        return [AWAITS_APPROVAL & has_status(status) for status in WAITING]
-    return [(Message.key == key) & AWAITS_GROUP for key in ApiKey.in_group(person.group)]
+        return [models.AWAITS_APPROVAL & has_status(status) for status in models.WAITING]
+    return [(Message.key == key) & models.AWAITS_GROUP for key in ApiKey.in_group(person.group)]
 
 
 def by_time(cursor: Cursor) -> tuple:
@@ -197,7 +186,7 @@ def search(
 def _with_sendable():
     """Select the keys that have messages to be sent."""
     keys = ApiKey.alias("api_key")
-    theirs = Message.select().where(Message.key == keys.id, IS_SENDABLE)
+    theirs = Message.select().where(Message.key == keys.id, models.IS_SENDABLE)
     return keys.select().where(fn.EXISTS(theirs))
 
 
@@ -216,6 +205,6 @@ def _soonest(conditions, after, limit, *all_meet):
 
 def times_texted(numbers: Collection[str], since: datetime) -> dict[str, int]:
     """Count the texts that a carrier took for each of these numbers since an instant."""
-    taken = has_status(*TAKEN) & (Message.finished_at >= since) & of_senders()
+    taken = has_status(*models.TAKEN) & (Message.finished_at >= since) & of_senders()
     texts = Message.select(Message.to, fn.COUNT(SQL("*"))).where(Message.to.in_([*numbers]), taken)
     return dict(texts.group_by(Message.to).tuples()) if numbers else {}
