@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -322,25 +322,19 @@ def count(number: int, noun: str = "message", plural: str | None = None) -> str:
 # Batches
 
 
-@contextmanager
-def committed(change: Callable[[], Any]) -> Iterator[Any]:
-    """Change a batch in one transaction; the block counts the result.
+def in_batches(
+    label: str,
+    change: Callable[[Any], Any],
+    batches: Collection | None = None,
+    report: Callable[[Any, Any], Any] = lambda batch, result: None,
+) -> list:
+    """Change batch after batch, each in a transaction of its own; return the results.
 
-    Ctrl-C undoes the change; once that is about to be committed, it waits for the block to end.
+    Without batches, repeat the change until it returns 0. A bar on standard error shows how many
+    rows were changed, unless `report` prints a line for each on a terminal; an error that ends it
+    says so, too. Ctrl-C undoes the batch, or waits for the report if that is about to be committed.
     """
-    with ExitStack() as counting:
-        with database.db.transaction():
-            result = change()
-            counting.enter_context(no_interrupt())
-        yield result
-
-
-@contextmanager
-def counted(label: str, length: int | None = None) -> Iterator[Any]:
-    """Show on standard error how many rows were changed, also if an error ends the block.
-
-    Each batch stays changed. There is no bar if the command prints a line for each on a terminal.
-    """
+    length, results = None if batches is None else sum(map(len, batches)), []
     bar = click.progressbar(
         itertools.count() if length is None else range(length),
         label=label,
@@ -350,11 +344,20 @@ def counted(label: str, length: int | None = None) -> Iterator[Any]:
     )
     try:
         with bar:
-            yield bar
+            for batch in itertools.repeat(()) if batches is None else batches:
+                with ExitStack() as reporting:
+                    with database.db.transaction():
+                        results.append(change(batch))
+                        reporting.enter_context(no_interrupt())
+                    bar.update(len(batch) or results[-1])
+                    report(batch, results[-1])
+                if not (batch or results[-1]):
+                    break
     except (KeyboardInterrupt, *database.ERRORS):
         of = "" if length is None else f" of {length}"
         say(f"{label}: {bar.pos}{of} done before it ended", err=True)
         raise
+    return results
 
 
 @contextmanager

@@ -178,14 +178,14 @@ def for_each(
                     base.say(f"there are no such messages to {name}")
                     return
                 base.confirm(f"{name.capitalize()} {base.count(len(message_ids))}?", yes)
-            refused = False
-            with base.counted(name, len(message_ids)) as bar:
-                for batch in chunked(message_ids, PAGE):
-                    selection = Selection(batch)
-                    with base.committed(partial(transition, selection)):
-                        bar.update(len(batch))
-                        refused |= report(name, past, batch, selection.left)
-            ctx.exit(refused)
+
+            def change(ids):
+                selection = Selection(ids)
+                transition(selection)
+                return selection.left
+
+            batches, tell = [*chunked(message_ids, PAGE)], partial(report, name, past)
+            ctx.exit(any(base.in_batches(name, change, batches, tell)))
 
         return command
 
@@ -210,8 +210,8 @@ def retry(these: Selection) -> Any:
     return these.retry(clock.now(), current_app.config["SETTINGS"].expire_after)
 
 
-def report(name: str, past: str, ids: Collection[uuid.UUID], left: Collection[uuid.UUID]) -> bool:
-    """Print what became of messages; return whether some could not make the transition."""
+def report(name: str, past: str, ids: Collection[uuid.UUID], left: Collection[uuid.UUID]) -> None:
+    """Print what became of messages; those in `left` could not make the transition."""
     found = {message.id: message for message in Message.select().where(Message.id.in_([*ids]))}
     for id in ids:
         message = found.get(id)
@@ -221,7 +221,6 @@ def report(name: str, past: str, ids: Collection[uuid.UUID], left: Collection[uu
         else:
             why = f"not {past}: {message.state()}" if message else "there is no such message"
             base.say(f"{id}: {why}", err=True)
-    return bool(left)
 
 
 def preview(found: Iterator[Message], silent: bool) -> list[uuid.UUID]:
@@ -259,8 +258,8 @@ def purge(days: int, yes: bool) -> None:
         base.confirm("Purge every message that has ended?", yes)
     elif (number := queue.count_ended(before)) > MANY:
         base.confirm(f"Purge {base.count(number)}?", yes)
-    base.say(f"{in_batches('purge', lambda: retention.purge(before, now))} deleted")
-    say_replies(in_batches("purge", lambda: Reply.purge(before, now)))
+    base.say(f"{counted('purge', retention.purge, before, now)} deleted")
+    say_replies(counted("purge", Reply.purge, before, now))
 
 
 @messages.command()
@@ -279,13 +278,13 @@ def redact(to: str | None, days: int | None) -> None:
     now = clock.now()
     if to is None:
         before = now - timedelta(days=days)
-        total = in_batches("redact", lambda: retention.redact(before, now))
-        replies = in_batches("redact", lambda: Reply.purge(before, now))
+        total = counted("redact", retention.redact, before, now)
+        replies = counted("redact", Reply.purge, before, now)
         if spared := retention.spared(before):
             base.say(f"{base.count(spared)} not redacted: an equal text is in doubt", err=True)
     else:
-        total = in_batches("redact", lambda: retention.redact_number(to, now))
-        replies = in_batches("redact", lambda: Reply.forget_number(to, now))
+        total = counted("redact", retention.redact_number, to, now)
+        replies = counted("redact", Reply.forget_number, to, now)
         receipts.forget_number(to)
         LastReply.forget([to])
     base.say(f"{total} redacted")
@@ -302,14 +301,6 @@ def say_replies(number: int) -> None:
         base.say(f"{base.count(number, 'reply', 'replies')} deleted")
 
 
-def in_batches(label: str, change: Callable[[], int]) -> int:
-    """Repeat a change of a batch of messages until none is left, and return how many there were.
-
-    Each batch is a transaction of its own.
-    """
-    number = 1
-    with base.counted(label) as bar:
-        while number:
-            with base.committed(change) as number:
-                bar.update(number)
-    return bar.pos
+def counted(label: str, change: Callable[..., int], *arguments: Any) -> int:
+    """Repeat a change of a batch of rows until none is left, and return how many there were."""
+    return sum(base.in_batches(label, lambda _: change(*arguments)))
