@@ -40,13 +40,8 @@ def keys() -> str:
         }
         for key in found[:PAGE]
     ]
-    return render_template(
-        "keys.html",
-        cards=cards,
-        are_more=len(found) > PAGE,
-        change=last_change(now),
-        now=now,
-    )
+    change, are_more = last_change(now), len(found) > PAGE
+    return render_template("keys.html", cards=cards, change=change, are_more=are_more, now=now)
 
 
 @blueprint.post("/keys")
