@@ -186,28 +186,22 @@ def _unusual(settings, now):
 
 def _limits(settings, now):
     """Return a notice of each limit per day or month that is used up, once in each."""
-    midnight = _midnight(now)
+    days, midnight = [(now, "")], _midnight(now)
     if now - midnight < AFTER_MIDNIGHT:  # one may have been used up since the last look
         yesterday = midnight - MILLISECOND
-        yield from _limits_of_day(settings, yesterday, f" on {yesterday:%Y-%m-%d}")
-    yield from _limits_of_day(settings, now, "")
+        days.insert(0, (yesterday, f" on {yesterday:%Y-%m-%d}"))
+    for at, when in days:
+        for key, limit in usage.limits_used_up(at, settings.key_limits):
+            begins, _ = window(limit.unit, (at - EPOCH) // SECOND)
+            parts = " in parts" if limit.in_parts else ""
+            subject = f"limit per {limit.unit}{parts} of key {key.id}"
+            if limit.unit in ("d", "mo") and Notice.tell(subject, at, EPOCH + begins * SECOND):
+                what = f"{key.name} has used up all of its limit"
+                yield Notification(what, f"The key {what} of {limit}{when}.", "warning")
 
 
 def _midnight(instant):
     return instant.replace(hour=0, minute=0, second=0, microsecond=0)
-
-
-def _limits_of_day(settings, at, when):
-    """Return the notices of the day of an instant, at which they are recorded as sent."""
-    for key, limit in usage.limits_used_up(at, settings.key_limits):
-        if limit.unit not in ("d", "mo"):
-            continue
-        begins, _ = window(limit.unit, (at - EPOCH) // SECOND)
-        parts = " in parts" if limit.in_parts else ""
-        subject = f"limit per {limit.unit}{parts} of key {key.id}"
-        if Notice.tell(subject, at, since=EPOCH + begins * SECOND):
-            what = f"{key.name} has used up all of its limit"
-            yield Notification(what, f"The key {what} of {limit}{when}.", "warning")
 
 
 # Sending it
@@ -258,19 +252,15 @@ class Notices:
     """Look and send in threads, one for each address, so a slow one delays nothing else."""
 
     def __init__(self, settings: Settings):
-        self.settings = settings
-        self._ending = threading.Event()
+        self.settings, self._ending = settings, threading.Event()
         self._queues = {address: SimpleQueue() for address in connect(settings)}
-        self._threads = [
-            threading.Thread(target=self._serve, args=each, daemon=True)
-            for each in self._queues.items()
-        ]
-        self._looking = threading.Thread(target=self._look_again, daemon=True)
+        work = [(self._look_again, ()), *((self._serve, each) for each in self._queues.items())]
+        self._threads = [threading.Thread(target=do, args=args, daemon=True) for do, args in work]
 
     def start(self) -> None:
         """Begin to look, unless NOTIFY_URL is empty."""
         if self._queues:
-            for thread in (*self._threads, self._looking):
+            for thread in self._threads:
                 thread.start()
 
     def finish(self, look: bool, stop_by: float = math.inf) -> None:
@@ -281,13 +271,14 @@ class Notices:
         if not self._queues:
             return
         give_up_at = min(time.monotonic() + PATIENCE, stop_by)
+        looking, *serving = self._threads
         self._ending.set()
-        self._looking.join(max(0, give_up_at - time.monotonic()))
+        looking.join(max(0, give_up_at - time.monotonic()))
         if look:
             self.look()
         for notifications in self._queues.values():
             notifications.put(None)
-        for thread in self._threads:
+        for thread in serving:
             thread.join(max(0, give_up_at - time.monotonic()))
 
     def look(self) -> None:
