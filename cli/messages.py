@@ -30,6 +30,7 @@ UNSHOWN = {  # columns
     *("claim_number", "claimed_at", "claimed_by", "claimed_for", "take_overs", "tries_before"),
     *("in_doubt_since", "in_doubt_with", "refused_at"),
 }
+SHOWN_OF_ATTEMPTS = ("carrier", "ended_at", "result", "reference", "words")
 LONGEST_ERROR = 80  # characters of it in a list
 MANY = 100  # messages; to delete more has to be confirmed
 
@@ -93,15 +94,11 @@ def as_objects(messages: Iterable[Message]) -> Iterator[dict]:
     for page in chunked(messages, PAGE):
         attempts = Attempt.of_messages([message.id for message in page])
         for message in page:
-            history = [as_entry(attempt) for attempt in attempts[message.id]]
+            history = [
+                {"at": attempt.begun_at} | base.fields(attempt, *SHOWN_OF_ATTEMPTS)
+                for attempt in attempts[message.id]
+            ]
             yield as_object(message) | {"history": history}
-
-
-def as_entry(attempt: Attempt) -> dict:
-    """Return an attempt as an entry of a message's history."""
-    told = {"at": attempt.begun_at, "carrier": attempt.carrier, "ended_at": attempt.ended_at}
-    more = {"result": attempt.result, "reference": attempt.reference, "words": attempt.words}
-    return told | more
 
 
 def as_object(message: Message) -> dict:

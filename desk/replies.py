@@ -169,15 +169,6 @@ class Conversation:
         return self.replies[0].cursor
 
     @property
-    def newest_first(self) -> list[Reply]:
-        return sorted(self.replies, key=lambda reply: (reply.at, reply.id), reverse=True)
-
-    @property
-    def left_out(self) -> int:
-        """How many more replies the number wrote."""
-        return max(0, self.replies[0].total - len(self.replies))
-
-    @property
     def unread(self) -> list[Reply]:
         """The replies that somebody has to read."""
         return [reply for reply in self.replies if reply.rank < READ]
@@ -186,11 +177,6 @@ class Conversation:
     def value(self) -> str:
         """The value of its buttons: the cursors of the replies that they change."""
         return ".".join(lists.write(reply.cursor) for reply in self.unread or self.replies[:1])
-
-    @property
-    def longest(self) -> int:
-        """How many characters are shown of each reply, and of the text that it answers."""
-        return min(1_000, 2_000 // len(self.replies))
 
 
 def conversations(groups: Collection[list[Reply]]) -> list[Conversation]:

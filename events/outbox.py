@@ -26,21 +26,11 @@ from peewee import (
     fn,
 )
 
+import database
 from access.audit import Action, Audit
 from access.keys import ApiKey, ids_of, names_of
 from carriers import urls
-from database import (
-    MILLISECOND,
-    PAGE,
-    CarrierTextField,
-    InstantField,
-    Refused,
-    Table,
-    db,
-    in_pages,
-    isoformat,
-    locked,
-)
+from database import InstantField, Refused, Table, db, isoformat, locked
 
 OVERLAP = timedelta(hours=24)
 """How long events are signed by the old secret as well, after a rotation."""
@@ -200,14 +190,14 @@ class Event(Table):
     tries = IntegerField(default=0)
     next_try_at = InstantField(null=True)  # null once given up
     decided_at = InstantField(null=True)  # unused since 1.1; dropped in the release after
-    last_answer = CarrierTextField(null=True)
+    last_answer = database.CarrierTextField(null=True)
     given_up_at = InstantField(null=True)
     reply_id = UUIDField(null=True)  # of the reply that it reports
 
     @classmethod
     def write(cls, ended: Iterable[Any]) -> None:
         """Write an event for each of these messages; `receiver` is the id of its key."""
-        for some in chunked(map(cls._row, ended), PAGE):
+        for some in chunked(map(cls._row, ended), database.PAGE):
             cls.insert_many(some).as_rowcount().execute()
 
     @classmethod
@@ -242,7 +232,7 @@ class Event(Table):
     def _row(cls, message):
         at = message.finished_at
         if message.status in BY_RECEIPT:  # a receipt comes after `sent`, even if recorded first
-            at = max(message.receipt_at, at + MILLISECOND)
+            at = max(message.receipt_at, at + database.MILLISECOND)
         return cls._new(message.receiver, message.id, at, body(message, at))
 
     @classmethod
@@ -370,7 +360,7 @@ class Event(Table):
         events = cls.select(cls, ApiKey).join(ApiKey).order_by(cls.id)
         if key:
             events = events.where(_is_of_name(key.name))
-        return in_pages(events, None, lambda last: cls.id > last.id)
+        return database.in_pages(events, None, lambda last: cls.id > last.id)
 
     @classmethod
     def backlogs(cls) -> dict[int, Backlog]:

@@ -43,7 +43,7 @@ def register(app: Flask) -> None:
 
 def observe(response: Response) -> Response:
     """Count the answer by its status, and how long it took."""
-    metrics.observe(response.status_code, time.perf_counter() - g.began_at)
+    metrics.REQUESTS.labels(response.status_code).observe(time.perf_counter() - g.began_at)
     return response
 
 
