@@ -61,32 +61,33 @@ def count(only: Filter) -> int:
 
 
 def _chosen(only):
-    messages = _with_keys()
+    return _with_keys().where(SQL("true"), *_conditions(only), *_creation_filters(only))
+
+
+def _conditions(only):
+    """Yield the conditions on whose messages are listed, and in which state."""
     if only.status:
-        messages = messages.where(has_status(Status(only.status)))
+        yield has_status(Status(only.status))
     if only.status in models.FINISHED and not only.to:  # few messages have the same number
-        messages = messages.where(models.HAS_ENDED)  # names the index
+        yield models.HAS_ENDED  # names the index
     if only.awaiting_approval:
-        messages = messages.where(models.AWAITS_APPROVAL)
+        yield models.AWAITS_APPROVAL
     if only.to:
-        messages = messages.where(Message.to == only.to)
-    for condition in _creation_filters(only):
-        messages = messages.where(condition)
+        yield Message.to == only.to
     if only.visible_to:
         key = ApiKey.named(only.visible_to)
-        seen = (Message.key == key) | Message.available_to_group
-        messages = messages.where(Message.key.in_([key, *ApiKey.in_group(key.group)]), seen)
-    return messages
+        yield Message.key.in_([key, *ApiKey.in_group(key.group)])
+        yield (Message.key == key) | Message.available_to_group
 
 
 def _creation_filters(only):
-    """Return the conditions on when, and with which key, messages were created."""
-    conditions = [Message.id >= first_id(only.since)] if only.since else []
+    """Yield the conditions on when, and with which key, messages were created."""
+    if only.since:
+        yield Message.id >= first_id(only.since)
     if only.until:
-        conditions.append(Message.id < first_id(only.until))
+        yield Message.id < first_id(only.until)
     if only.key or only.group:
-        conditions.append(Message.key.in_(chosen_keys(only.key, only.group)))
-    return conditions
+        yield Message.key.in_(chosen_keys(only.key, only.group))
 
 
 def chosen_keys(name, group):
