@@ -272,6 +272,7 @@ newest_option = click.option(
     help=f"Only the newest N; 0 for all. Default: all with --json, otherwise {SHOWN}.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+list_options = options(newest_option, json_option)
 
 
 def newest(limit: int | None, as_json: bool) -> int | None:

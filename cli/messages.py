@@ -61,8 +61,7 @@ filter_options = base.options(
 
 @messages.command("list")
 @filter_options
-@base.newest_option
-@base.json_option
+@base.list_options
 @click.option("--count", "only_count", is_flag=True, help="Print only how many there are.")
 def list_messages(limit: int | None, as_json: bool, only_count: bool, **chosen: Any) -> None:
     """List messages, newest first, with masked numbers.

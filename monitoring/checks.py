@@ -122,25 +122,17 @@ def ask_carrier(settings: Settings) -> str:
     said, noes = [], []
     for carrier in connected(settings, settings.ways):
         try:
-            said.append(_asked(carrier))
-        except Refused as no:
-            noes.append(str(no))
+            carrier.check()
+            said.append(f"{carrier.name} accepts texts")
+        except CarrierError as error:
+            noes.append(f"{carrier.name}: {error}")
+        except NotImplementedError:
+            said.append(f"{carrier.name} cannot be asked without sending a text")
+        finally:
+            carrier.close()
     if noes:
         raise Refused("; ".join(noes))
     return "; ".join(said)
-
-
-def _asked(carrier):
-    """Return what a carrier says; raise Refused if it would take no texts."""
-    try:
-        carrier.check()
-    except CarrierError as error:
-        raise Refused(f"{carrier.name}: {error}") from None
-    except NotImplementedError:
-        return f"{carrier.name} cannot be asked without sending a text"
-    finally:
-        carrier.close()
-    return f"{carrier.name} accepts texts"
 
 
 def ask_public_address(settings: Settings) -> str:
