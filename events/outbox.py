@@ -13,18 +13,8 @@ from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
-from peewee import (
-    SQL,
-    BigAutoField,
-    Field,
-    ForeignKeyField,
-    IntegerField,
-    ModelSelect,
-    TextField,
-    UUIDField,
-    chunked,
-    fn,
-)
+import peewee
+from peewee import SQL, BigAutoField, ForeignKeyField, IntegerField, TextField, UUIDField, fn
 
 import database
 from access.audit import Action, Audit
@@ -122,7 +112,7 @@ class EventAddress(Table):
         cls.update(failing_since=now).where(mine).execute()
 
     @classmethod
-    def receiving(cls, key: Field) -> ModelSelect:
+    def receiving(cls, key: peewee.Field) -> peewee.ModelSelect:
         """Select a key as `receiver` if it has an address that is not switched off."""
         return cls.select(cls.key).where(cls.key == key, cls.off.is_null()).alias("receiver")
 
@@ -152,13 +142,9 @@ def _new_secret():
 
 def body(message: Any, at: datetime) -> str:
     """Return the body of an event about a message, without its number and text."""
-    data = {
-        "message_id": str(message.id),
-        "status": message.status,
-        "reason": message.last_error if message.status in WITH_REASON else None,
-        "attempts": message.attempts,
-        "parts": message.parts,
-    }
+    reason = message.last_error if message.status in WITH_REASON else None
+    data = {"message_id": str(message.id), "status": message.status, "reason": reason}
+    data |= {"attempts": message.attempts, "parts": message.parts}
     content = {"type": f"text_message.{message.status}", "timestamp": isoformat(at), "data": data}
     return json.dumps(content)
 
@@ -197,7 +183,7 @@ class Event(Table):
     @classmethod
     def write(cls, ended: Iterable[Any]) -> None:
         """Write an event for each of these messages; `receiver` is the id of its key."""
-        for some in chunked(map(cls._row, ended), database.PAGE):
+        for some in peewee.chunked(map(cls._row, ended), database.PAGE):
             cls.insert_many(some).as_rowcount().execute()
 
     @classmethod
@@ -211,7 +197,7 @@ class Event(Table):
             data = {"message_id": str(message_id)} | data
             content = {"type": REPLIED, "timestamp": isoformat(now), "data": data}
             row = cls._new(key, message_id, now, json.dumps(content))
-            cls.insert(row | {cls.reply_id: data["reply_id"]}).execute()
+            cls.insert(row | {"reply_id": data["reply_id"]}).execute()
 
     @classmethod
     def forget_texts(cls, replies: Collection[uuid.UUID]) -> None:
@@ -237,14 +223,8 @@ class Event(Table):
 
     @classmethod
     def _new(cls, key, message_id, at, content):
-        return {
-            cls.webhook_id: f"evt_{uuid.uuid4().hex}",
-            cls.key: key,
-            cls.message_id: message_id,
-            cls.at: at,
-            cls.body: content,
-            cls.next_try_at: at,
-        }
+        of_whom = {"webhook_id": f"evt_{uuid.uuid4().hex}", "key": key, "message_id": message_id}
+        return of_whom | {"at": at, "body": content, "next_try_at": at}
 
     # Delivery
 

@@ -224,8 +224,7 @@ class Address:
             raise ValueError(f"Apprise does not know address {number}{shown}")
         self.number, self.name = number, f"{url.partition(':')[0]}://"
         self.service_name = service_name
-        self._apprise = apprise.Apprise(asset=asset)
-        self._apprise.add(service)
+        self._apprise = apprise.Apprise(service, asset=asset)
 
     def __str__(self) -> str:
         return f"address {self.number} of NOTIFY_URL ({self.name})"
