@@ -145,10 +145,7 @@ def number(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
 
 
 region_option = click.option(
-    "--region",
-    type=region,
-    is_eager=True,
-    help="Also accept national numbers of this country: US.",
+    "--region", type=region, is_eager=True, help="Also accept national numbers of this country: US."
 )
 
 
@@ -172,6 +169,8 @@ LIMIT = click.IntRange(0, 10**9)  # databases reject larger numbers
 
 
 # Output
+
+Rows = Iterable[Iterable[Any]]
 
 
 def say(line: str = "", err: bool = False, folded: bool = False) -> None:
@@ -230,12 +229,7 @@ def mask(number: str | None) -> str:
     return f"{number[:3]}{'•' * (len(number) - 5)}{number[-2:]}" if number else "-"
 
 
-def table(
-    header: Iterable[str],
-    rows: Iterable[Iterable[Any]],
-    none: str | None = None,
-    folded: bool = False,
-) -> int:
+def table(header: Iterable[str], rows: Rows, none: str | None = None, folded: bool = False) -> int:
     """Print any number of rows in columns, a part at a time; return how many.
 
     Without rows, print `none` instead of the header. With `folded`, columns for which the terminal
@@ -284,7 +278,7 @@ def print_list(
     as_json: bool,
     objects: Iterable[dict],
     header: Iterable[str],
-    rows: Iterable[Iterable[Any]],
+    rows: Rows,
     none: str,
     most: int | None = None,
 ) -> None:

@@ -51,7 +51,7 @@ def admit() -> Response | tuple[str, int] | None:
         return None
     is_form = request.method not in ("GET", "HEAD", "OPTIONS")
     if is_form:
-        sessions.check_origin(current_app.config["SETTINGS"].public_url)
+        sessions.check_origin()
         read_form()  # this may be slow, so it comes before any query, also for who is signed in
     find_person()
     audit.signed_in.set(g.person and audit.Actor(g.person.name, g.person.id))

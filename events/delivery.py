@@ -90,22 +90,19 @@ class Try(NamedTuple):
         return self.answer is not None and self.answer.success
 
 
+Noting = Callable[[set[UUID], datetime], None]
+"""What records the messages whose events were accepted."""
+
+
 class Deliveries:
     """Deliver what is due, in a thread, until `finish` or `stop` is called.
 
     With `once`, each event is tried no more than once. Any number of schedulers may deliver at
     once: each claims events, renews its claims, and records the results. Only `run` uses the
-    database; each try has a thread. `note_notified` records the messages whose events were
-    accepted.
+    database; each try has a thread.
     """
 
-    def __init__(
-        self,
-        claim_timeout: int,
-        note_notified: Callable[[set[UUID], datetime], None],
-        *,
-        once: bool = False,
-    ):
+    def __init__(self, claim_timeout: int, note_notified: Noting, *, once: bool = False):
         self.claim_timeout, self.note_notified = claim_timeout, note_notified
         self.began_at = clock.now() if once else None
         self.endpoints = OrderedDict()  # by URL; the next one to have a turn first

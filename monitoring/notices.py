@@ -80,11 +80,8 @@ class Notification(NamedTuple):
 def pending(settings: Settings, now: datetime) -> Iterator[Notification]:
     """Return the notifications that this process is to send now; each is recorded as sent."""
     Notice.count_as_now(Notice.told_at, now)
-    yield from _problems(settings, now)
-    yield from _unusual(settings, now)
-    yield from _approvals(settings, now)
-    yield from _replies(settings, now)
-    yield from _limits(settings, now)
+    for look in (_problems, _unusual, _approvals, _replies, _limits):
+        yield from look(settings, now)
 
 
 def _problems(settings, now):

@@ -37,10 +37,7 @@ class Cursor(NamedTuple):
 
 
 def listing(
-    only: Filter,
-    limit: int | None = None,
-    among: Collection[str] = (),
-    after: Cursor | None = None,
+    only: Filter, limit: int | None = None, among: Collection[str] = (), after: Cursor | None = None
 ) -> Iterator[Message]:
     """Read messages with their keys, the newest first; raise Refused if there is no such key.
 
