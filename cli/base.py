@@ -184,13 +184,9 @@ def fold(line: str) -> str:
     Nothing is cut: a longer word, such as an address, has a line of its own.
     """
     columns = shutil.get_terminal_size().columns
-    return textwrap.fill(
-        printable(line),
-        columns,
-        subsequent_indent=INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    words = textwrap.TextWrapper(columns, break_long_words=False, break_on_hyphens=False)
+    words.subsequent_indent = INDENT
+    return words.fill(printable(line))
 
 
 def shown(value: Any) -> str:

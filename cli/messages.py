@@ -115,16 +115,10 @@ HEADER = ("message_id", "status", "to", "send at (UTC)", "local time", "attempts
 
 def row(message: Message) -> tuple[Any, ...]:
     """Return a message as a row for people."""
-    waits = message.status in WAITING
-    return (
-        message.id,
-        message.status + ("" if message.approved or not waits else " (awaiting approval)"),
-        base.mask(message.to),
-        message.send_at,
-        local_time(message),
-        message.attempts,
-        message.key.name,
-    )
+    awaiting = message.status in WAITING and not message.approved
+    status = message.status + (" (awaiting approval)" if awaiting else "")
+    start = message.id, status, base.mask(message.to), message.send_at, local_time(message)
+    return *start, message.attempts, message.key.name
 
 
 def last_error(message: Message) -> str | None:
