@@ -228,8 +228,7 @@ def shown(found: list[Message], now: datetime) -> list[Entry]:
 
 def with_strip(found: list[Message], order: Callable, now: datetime) -> dict:
     """Return what a page of messages shows: a card for each, and the strip of results."""
-    person = g.person
-    strip = results.strip(TextsResult, lambda ids: shown(listings.seen_by(person, ids), now), now)
+    strip = results.strip(TextsResult, lambda ids: shown(listings.seen_by(g.person, ids), now), now)
     return results.page(shown(found, now), strip, order) | {"now": now}
 
 

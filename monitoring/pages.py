@@ -66,7 +66,6 @@ def show_addresses() -> Response:
             "default-src 'none'; style-src 'self'; img-src 'self'; "
             "base-uri 'none'; frame-ancestors 'none'"
         )
-        response.headers["Cache-Control"] = "no-store"
     else:
         response = current_app.json.response(addresses)
     response.headers["Vary"] = "Accept"
