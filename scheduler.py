@@ -18,7 +18,6 @@ from typing import Any, NoReturn
 import carriers
 import database
 import logs
-import reports
 import settings as environment
 from carriers import Carrier, ways
 from carriers.lanes import TESTERS, Lane, Routes
@@ -27,6 +26,7 @@ from events.outbox import Event
 from models import Message, Status
 from monitoring import checks
 from monitoring.notices import Notices
+from reports import queue
 from sending import claims, inbound, receipts, retention, waiting
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
@@ -121,7 +121,7 @@ class Scheduler:
         self.collect()
         self.quota = math.inf
         if until is None:  # or the pass might never end while messages arrive
-            self.quota = reports.awaiting_carrier() * max(1, len(self.routes.names))
+            self.quota = queue.awaiting_carrier() * max(1, len(self.routes.names))
         while self.round() and (until is None or self.clock.monotonic() < until):
             self.await_answers()
         if until is None:
@@ -130,8 +130,8 @@ class Scheduler:
             self.report_unmatched(self.clock.now())
         counts = Counter(self.counts)
         self.counts.clear()
-        counts["waiting for approval"] = reports.awaiting_approval()
-        counts["waiting for a carrier"] = reports.awaiting_carrier()
+        counts["waiting for approval"] = queue.awaiting_approval()
+        counts["waiting for a carrier"] = queue.awaiting_carrier()
         database.db.close()
         return counts
 

@@ -23,12 +23,12 @@ from peewee import SQL, fn
 
 import database
 import models
-import reports
 from access import keys
 from carriers.lanes import Routes
 from carriers.ways import parse
 from database import clock
 from events.outbox import Event, EventAddress
+from reports import queue
 from sending import claims, waiting
 
 TEXTS, SENDINGS = 4000, 3
@@ -87,7 +87,7 @@ def send_all(url, carrier_url, concurrency):
     seconds = run_scheduler(
         url, CARRIER_URL=carrier_url, SEND_CONCURRENCY=str(concurrency), **ALWAYS
     )
-    assert reports.by_status()[models.Status.SENT] == TEXTS
+    assert queue.by_status()[models.Status.SENT] == TEXTS
     first, last = models.Message.select(
         fn.MIN(models.Message.finished_at), fn.MAX(models.Message.finished_at)
     ).scalar(as_tuple=True)

@@ -4,7 +4,6 @@ import contextlib
 import ipaddress
 import json
 import os
-import re
 import secrets
 import shlex
 import signal
@@ -38,7 +37,8 @@ def main() -> int:
     os.chdir(ROOT)
     os.umask(0o077)  # only this user may read .env, the keys and the database
     settings = prepare()
-    port, host = os.environ.setdefault("PORT", "8000"), listening_host()
+    port, host = settings.port or 8000, listening_host()
+    os.environ["PORT"] = str(port)
     check(port, host)
     logs.start(settings.log_level, settings.log_format)
     environment.warn_of_misspelt()
@@ -59,7 +59,7 @@ def main() -> int:
     return serve(address, with_port(host, port), welcome(settings, address, key, operators, host))
 
 
-def with_port(host: str, port: str) -> str:
+def with_port(host: str, port: int) -> str:
     """Return an address with its port; one of IPv6 in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -69,7 +69,7 @@ def serve(address: str, bind: str, greeting: str) -> int:
 
     Print the greeting once the web answers.
     """
-    signals = []
+    signals, health = [], f"{address}/healthz"
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: signals.append(number))
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -82,22 +82,16 @@ def serve(address: str, bind: str, greeting: str) -> int:
     try:
         while not signals and all(process.poll() is None for process in processes):
             time.sleep(0.2)
-            if greeting and answers(f"{address}/healthz"):
-                print(greeting, flush=True)
-                greeting = ""
+            if greeting:
+                with contextlib.suppress(OSError), urllib.request.urlopen(health, timeout=5):
+                    print(greeting, flush=True)
+                    greeting = ""
         return 0 if signals else 1
     finally:
         for process in processes:
             process.terminate()
         for process in processes:
             process.wait()
-
-
-def answers(url: str) -> bool:
-    """Return whether the service answers 200."""
-    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
-        return True
-    return False
 
 
 def prepare() -> environment.Settings:
@@ -129,16 +123,13 @@ def listening_host() -> str:
         return "127.0.0.1"
 
 
-def check(port: str, host: str = "127.0.0.1") -> None:
+def check(port: int, host: str) -> None:
     """End the process with a clear line if the port cannot be used."""
     try:
-        if not re.fullmatch("0*[1-9][0-9]*", port):
-            raise ValueError("a port is a number from 1 to 65535")
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with socket.socket(family) as listener:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((host, int(port)))
-    except (OSError, ValueError, OverflowError) as error:
+            listener.bind((host, port))
+    except OSError as error:
         sys.exit(f"port {port} cannot be used ({error}); PORT=8001 make run uses another")
 
 

@@ -25,8 +25,7 @@ def actor(value: str) -> Actor:
 @click.option(
     "--by", type=actor, metavar="WHO", help='Only what this person did: Ann, or "Ann (key 7)".'
 )
-@base.newest_option
-@base.json_option
+@base.list_options
 def audit(limit: int | None, as_json: bool, **chosen: Any) -> None:
     """Print who did what and when, newest first.
 

@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -145,10 +145,7 @@ def number(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
 
 
 region_option = click.option(
-    "--region",
-    type=region,
-    is_eager=True,
-    help="Also accept national numbers of this country: US.",
+    "--region", type=region, is_eager=True, help="Also accept national numbers of this country: US."
 )
 
 
@@ -173,6 +170,8 @@ LIMIT = click.IntRange(0, 10**9)  # databases reject larger numbers
 
 # Output
 
+Rows = Iterable[Iterable[Any]]
+
 
 def say(line: str = "", err: bool = False, folded: bool = False) -> None:
     """Print a line, on standard error with `err`; escape what could control the terminal."""
@@ -185,13 +184,9 @@ def fold(line: str) -> str:
     Nothing is cut: a longer word, such as an address, has a line of its own.
     """
     columns = shutil.get_terminal_size().columns
-    return textwrap.fill(
-        printable(line),
-        columns,
-        subsequent_indent=INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    words = textwrap.TextWrapper(columns, break_long_words=False, break_on_hyphens=False)
+    words.subsequent_indent = INDENT
+    return words.fill(printable(line))
 
 
 def shown(value: Any) -> str:
@@ -230,12 +225,7 @@ def mask(number: str | None) -> str:
     return f"{number[:3]}{'•' * (len(number) - 5)}{number[-2:]}" if number else "-"
 
 
-def table(
-    header: Iterable[str],
-    rows: Iterable[Iterable[Any]],
-    none: str | None = None,
-    folded: bool = False,
-) -> int:
+def table(header: Iterable[str], rows: Rows, none: str | None = None, folded: bool = False) -> int:
     """Print any number of rows in columns, a part at a time; return how many.
 
     Without rows, print `none` instead of the header. With `folded`, columns for which the terminal
@@ -272,6 +262,7 @@ newest_option = click.option(
     help=f"Only the newest N; 0 for all. Default: all with --json, otherwise {SHOWN}.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+list_options = options(newest_option, json_option)
 
 
 def newest(limit: int | None, as_json: bool) -> int | None:
@@ -283,7 +274,7 @@ def print_list(
     as_json: bool,
     objects: Iterable[dict],
     header: Iterable[str],
-    rows: Iterable[Iterable[Any]],
+    rows: Rows,
     none: str,
     most: int | None = None,
 ) -> None:
@@ -322,25 +313,19 @@ def count(number: int, noun: str = "message", plural: str | None = None) -> str:
 # Batches
 
 
-@contextmanager
-def committed(change: Callable[[], Any]) -> Iterator[Any]:
-    """Change a batch in one transaction; the block counts the result.
+def in_batches(
+    label: str,
+    change: Callable[[Any], Any],
+    batches: Collection | None = None,
+    report: Callable[[Any, Any], Any] = lambda batch, result: None,
+) -> list:
+    """Change batch after batch, each in a transaction of its own; return the results.
 
-    Ctrl-C undoes the change; once that is about to be committed, it waits for the block to end.
+    Without batches, repeat the change until it returns 0. A bar on standard error shows how many
+    rows were changed, unless `report` prints a line for each on a terminal; an error that ends it
+    says so, too. Ctrl-C undoes the batch, or waits for the report if that is about to be committed.
     """
-    with ExitStack() as counting:
-        with database.db.transaction():
-            result = change()
-            counting.enter_context(no_interrupt())
-        yield result
-
-
-@contextmanager
-def counted(label: str, length: int | None = None) -> Iterator[Any]:
-    """Show on standard error how many rows were changed, also if an error ends the block.
-
-    Each batch stays changed. There is no bar if the command prints a line for each on a terminal.
-    """
+    length, results = None if batches is None else sum(map(len, batches)), []
     bar = click.progressbar(
         itertools.count() if length is None else range(length),
         label=label,
@@ -350,11 +335,20 @@ def counted(label: str, length: int | None = None) -> Iterator[Any]:
     )
     try:
         with bar:
-            yield bar
+            for batch in itertools.repeat(()) if batches is None else batches:
+                with ExitStack() as reporting:
+                    with database.db.transaction():
+                        results.append(change(batch))
+                        reporting.enter_context(no_interrupt())
+                    bar.update(len(batch) or results[-1])
+                    report(batch, results[-1])
+                if not (batch or results[-1]):
+                    break
     except (KeyboardInterrupt, *database.ERRORS):
         of = "" if length is None else f" of {length}"
         say(f"{label}: {bar.pos}{of} done before it ended", err=True)
         raise
+    return results
 
 
 @contextmanager

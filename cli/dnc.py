@@ -2,7 +2,6 @@
 
 import csv
 import sys
-from functools import partial
 from itertools import chain, islice
 from typing import BinaryIO, TextIO
 
@@ -123,13 +122,12 @@ def import_numbers(file: BinaryIO, region: str | None, names: tuple[str, ...]) -
                 found += number_files.numbers(row, columns, region)
             except InvalidNumber as error:
                 skipped.append(f"line {line_number}: {error}")
-    now, new, distinct = clock.now(), 0, [*dict.fromkeys(found)]
-    with base.counted("adding", len(distinct)) as bar:
-        for batch in chunked(distinct, BATCH):
-            step = partial(put_on_list, batch, now, "import", base.SHELL)
-            with base.committed(step) as added:
-                new += added
-                bar.update(len(batch))
+    now, distinct = clock.now(), [*dict.fromkeys(found)]
+
+    def put(batch):
+        return put_on_list(batch, now, "import", base.SHELL)
+
+    new = sum(base.in_batches("adding", put, [*chunked(distinct, BATCH)]))
     for line in skipped:
         base.say(line, err=True)
     base.say(f"{new} added, {len(distinct) - new} already listed, {len(skipped)} skipped")

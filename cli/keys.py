@@ -9,7 +9,6 @@ import click
 from flask import current_app
 
 import recipients
-import reports
 from access import rules
 from access.audit import Action, Audit
 from access.keys import ApiKey, Role, all_keys
@@ -20,6 +19,7 @@ from carriers import urls
 from cli import base
 from database import Refused, clock, db
 from events.outbox import Backlog, Event, EventAddress
+from reports import usage
 
 MOST_NAMED = 10  # countries in an error
 
@@ -275,7 +275,7 @@ def list_keys(as_json: bool) -> None:
     use is shown by the hour. A rotated key also shows how long its old secret stays valid.
     """
     now, everyone = clock.now(), all_keys()
-    limits = reports.use_of_limits(everyone, now, current_app.config["SETTINGS"].key_limits)
+    limits = usage.use_of_limits(everyone, now, current_app.config["SETTINGS"].key_limits)
     objects = [as_object(key, limits[key.id], now) for key in everyone]
     if as_json:
         addresses, backlogs = EventAddress.by_key(), Event.backlogs()
@@ -289,7 +289,7 @@ def list_keys(as_json: bool) -> None:
     base.table((*header, *times), map(row, objects), "No keys", folded=True)
 
 
-def as_object(key: ApiKey, limits: list[reports.LimitUse], now: datetime) -> dict:
+def as_object(key: ApiKey, limits: list[usage.LimitUse], now: datetime) -> dict:
     """Return a key as an object for JSON, without its secrets."""
     old_secret_until = key.old_expires_at or now
     return {

@@ -14,12 +14,12 @@ from peewee import chunked
 
 import database
 import recipients
-import reports
 from access.do_not_call import LastReply
 from cli import base
 from database import PAGE, clock
 from models import RETRYABLE, WAITING, WITHDRAWN, Message, Status
-from reports import Filter
+from reports import listings, queue
+from reports.listings import Filter
 from sending import outcomes, receipts, retention
 from sending.attempts import Attempt
 from sending.decisions import Selection
@@ -30,6 +30,7 @@ UNSHOWN = {  # columns
     *("claim_number", "claimed_at", "claimed_by", "claimed_for", "take_overs", "tries_before"),
     *("in_doubt_since", "in_doubt_with", "refused_at"),
 }
+SHOWN_OF_ATTEMPTS = ("carrier", "ended_at", "result", "reference", "words")
 LONGEST_ERROR = 80  # characters of it in a list
 MANY = 100  # messages; to delete more has to be confirmed
 
@@ -60,8 +61,7 @@ filter_options = base.options(
 
 @messages.command("list")
 @filter_options
-@base.newest_option
-@base.json_option
+@base.list_options
 @click.option("--count", "only_count", is_flag=True, help="Print only how many there are.")
 def list_messages(limit: int | None, as_json: bool, only_count: bool, **chosen: Any) -> None:
     """List messages, newest first, with masked numbers.
@@ -72,10 +72,10 @@ def list_messages(limit: int | None, as_json: bool, only_count: bool, **chosen: 
     if only_count:
         if as_json or limit is not None:
             raise click.UsageError("Give --count without --json and --limit.")
-        base.say(str(reports.count(Filter(**chosen))))
+        base.say(str(listings.count(Filter(**chosen))))
         return
     most = base.newest(limit, as_json)
-    found = reports.listing(Filter(**chosen), most)
+    found = listings.listing(Filter(**chosen), most)
     rows = ((*row(message), last_error(message)) for message in found)
     header = (*HEADER, "last error")
     base.print_list(as_json, as_objects(found), header, rows, "No messages", most)
@@ -93,15 +93,11 @@ def as_objects(messages: Iterable[Message]) -> Iterator[dict]:
     for page in chunked(messages, PAGE):
         attempts = Attempt.of_messages([message.id for message in page])
         for message in page:
-            history = [as_entry(attempt) for attempt in attempts[message.id]]
+            history = [
+                {"at": attempt.begun_at} | base.fields(attempt, *SHOWN_OF_ATTEMPTS)
+                for attempt in attempts[message.id]
+            ]
             yield as_object(message) | {"history": history}
-
-
-def as_entry(attempt: Attempt) -> dict:
-    """Return an attempt as an entry of a message's history."""
-    told = {"at": attempt.begun_at, "carrier": attempt.carrier, "ended_at": attempt.ended_at}
-    more = {"result": attempt.result, "reference": attempt.reference, "words": attempt.words}
-    return told | more
 
 
 def as_object(message: Message) -> dict:
@@ -119,16 +115,10 @@ HEADER = ("message_id", "status", "to", "send at (UTC)", "local time", "attempts
 
 def row(message: Message) -> tuple[Any, ...]:
     """Return a message as a row for people."""
-    waits = message.status in WAITING
-    return (
-        message.id,
-        message.status + ("" if message.approved or not waits else " (awaiting approval)"),
-        base.mask(message.to),
-        message.send_at,
-        local_time(message),
-        message.attempts,
-        message.key.name,
-    )
+    awaiting = message.status in WAITING and not message.approved
+    status = message.status + (" (awaiting approval)" if awaiting else "")
+    start = message.id, status, base.mask(message.to), message.send_at, local_time(message)
+    return *start, message.attempts, message.key.name
 
 
 def last_error(message: Message) -> str | None:
@@ -172,20 +162,20 @@ def for_each(
                 raise click.UsageError("Give ids, or options that say which messages.", ctx)
             if not message_ids:
                 chosen["awaiting_approval"] |= awaiting_approval
-                found = reports.listing(Filter(**chosen), limit or None, statuses)
+                found = listings.listing(Filter(**chosen), limit or None, statuses)
                 message_ids = preview(found, silent=yes)
                 if not message_ids:
                     base.say(f"there are no such messages to {name}")
                     return
                 base.confirm(f"{name.capitalize()} {base.count(len(message_ids))}?", yes)
-            refused = False
-            with base.counted(name, len(message_ids)) as bar:
-                for batch in chunked(message_ids, PAGE):
-                    selection = Selection(batch)
-                    with base.committed(partial(transition, selection)):
-                        bar.update(len(batch))
-                        refused |= report(name, past, batch, selection.left)
-            ctx.exit(refused)
+
+            def change(ids):
+                selection = Selection(ids)
+                transition(selection)
+                return selection.left
+
+            batches, tell = [*chunked(message_ids, PAGE)], partial(report, name, past)
+            ctx.exit(any(base.in_batches(name, change, batches, tell)))
 
         return command
 
@@ -210,8 +200,8 @@ def retry(these: Selection) -> Any:
     return these.retry(clock.now(), current_app.config["SETTINGS"].expire_after)
 
 
-def report(name: str, past: str, ids: Collection[uuid.UUID], left: Collection[uuid.UUID]) -> bool:
-    """Print what became of messages; return whether some could not make the transition."""
+def report(name: str, past: str, ids: Collection[uuid.UUID], left: Collection[uuid.UUID]) -> None:
+    """Print what became of messages; those in `left` could not make the transition."""
     found = {message.id: message for message in Message.select().where(Message.id.in_([*ids]))}
     for id in ids:
         message = found.get(id)
@@ -221,7 +211,6 @@ def report(name: str, past: str, ids: Collection[uuid.UUID], left: Collection[uu
         else:
             why = f"not {past}: {message.state()}" if message else "there is no such message"
             base.say(f"{id}: {why}", err=True)
-    return bool(left)
 
 
 def preview(found: Iterator[Message], silent: bool) -> list[uuid.UUID]:
@@ -257,10 +246,10 @@ def purge(days: int, yes: bool) -> None:
     before = now - timedelta(days=days)
     if not days:
         base.confirm("Purge every message that has ended?", yes)
-    elif (number := reports.count_ended(before)) > MANY:
+    elif (number := queue.count_ended(before)) > MANY:
         base.confirm(f"Purge {base.count(number)}?", yes)
-    base.say(f"{in_batches('purge', lambda: retention.purge(before, now))} deleted")
-    say_replies(in_batches("purge", lambda: Reply.purge(before, now)))
+    base.say(f"{counted('purge', retention.purge, before, now)} deleted")
+    say_replies(counted("purge", Reply.purge, before, now))
 
 
 @messages.command()
@@ -279,19 +268,19 @@ def redact(to: str | None, days: int | None) -> None:
     now = clock.now()
     if to is None:
         before = now - timedelta(days=days)
-        total = in_batches("redact", lambda: retention.redact(before, now))
-        replies = in_batches("redact", lambda: Reply.purge(before, now))
+        total = counted("redact", retention.redact, before, now)
+        replies = counted("redact", Reply.purge, before, now)
         if spared := retention.spared(before):
             base.say(f"{base.count(spared)} not redacted: an identical text is in doubt", err=True)
     else:
-        total = in_batches("redact", lambda: retention.redact_number(to, now))
-        replies = in_batches("redact", lambda: Reply.forget_number(to, now))
+        total = counted("redact", retention.redact_number, to, now)
+        replies = counted("redact", Reply.forget_number, to, now)
         receipts.forget_number(to)
         LastReply.forget([to])
     base.say(f"{total} redacted")
     say_replies(replies)
     if to:
-        for message in reports.listing(Filter(to=to), among=(*WAITING, Status.SENDING)):
+        for message in listings.listing(Filter(to=to), among=(*WAITING, Status.SENDING)):
             base.say(f"{message.id}: not redacted: {message.state()}", err=True)
     database.db.scrub()
 
@@ -302,14 +291,6 @@ def say_replies(number: int) -> None:
         base.say(f"{base.count(number, 'reply', 'replies')} deleted")
 
 
-def in_batches(label: str, change: Callable[[], int]) -> int:
-    """Repeat a change of a batch of messages until none is left, and return how many there were.
-
-    Each batch is a transaction of its own.
-    """
-    number = 1
-    with base.counted(label) as bar:
-        while number:
-            with base.committed(change) as number:
-                bar.update(number)
-    return bar.pos
+def counted(label: str, change: Callable[..., int], *arguments: Any) -> int:
+    """Repeat a change of a batch of rows until none is left, and return how many there were."""
+    return sum(base.in_batches(label, lambda _: change(*arguments)))

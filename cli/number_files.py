@@ -52,10 +52,6 @@ class Column:
         """Return whether a cell may be a number of at least this many digits."""
         return any(_may_be_number(cell, digits) for cell in self.cells)
 
-    def is_international(self) -> bool:
-        """Return whether a cell has a plus sign."""
-        return any("+" in cell for cell in self.cells)
-
     def has_area_codes(self) -> bool:
         """Return whether all cells are area codes."""
         cells = [*filter(None, self.cells)]
@@ -117,7 +113,7 @@ class NumberFile:
         if others:
             return f"several columns may hold the numbers: {_list([column, *others])}"
         others = [each for each in self.columns if each is not column]
-        if not column.is_international():
+        if not any("+" in cell for cell in column.cells):
             if guessed and others and any(each.name for each in self.columns):
                 return f"no column has a name for phone numbers, but {column} may hold some"
             for each in others:

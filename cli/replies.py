@@ -20,8 +20,7 @@ replies = base.Commands("replies", help="What recipients wrote back: list, mark 
 @click.option("--unread", is_flag=True, help="Only replies that somebody has to read.")
 @click.option("--may-be-no", is_flag=True, help="Only possible opt-outs that need a decision.")
 @base.since_option
-@base.newest_option
-@base.json_option
+@base.list_options
 def list_replies(limit: int | None, as_json: bool, **chosen: Any) -> None:
     """List replies, newest first. Options can be combined.
 

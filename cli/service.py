@@ -10,7 +10,6 @@ from flask import current_app
 
 import database
 import models
-import reports
 from access.do_not_call import DoNotCall
 from carriers import Carrier, CarrierError
 from cli import base
@@ -18,6 +17,7 @@ from database import Refused, clock
 from events.outbox import Event
 from models import Status
 from monitoring import checks, health
+from reports import queue
 from sending import receipts
 
 TEST_TEXT = "A test of the text message service."
@@ -100,13 +100,13 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
     hour_ago, day_ago = now - health.HOUR, now - timedelta(days=1)
     state, held = health.read(now, settings.ways), health.held_by_rate(settings.send_rate, now)
     began = time.perf_counter()
-    told: dict[str, Any] = {"messages": reports.by_status() if everything else reports.waiting()}
+    told: dict[str, Any] = {"messages": queue.by_status() if everything else queue.waiting()}
     if everything:
         told["counted_in_seconds"] = round(time.perf_counter() - began, 1)
     told |= {
-        "last_hour": reports.ended_since(hour_ago),
-        "last_day": reports.ended_since(day_ago),
-        "awaiting_approval": reports.awaiting_approval(),
+        "last_hour": queue.ended_since(hour_ago),
+        "last_day": queue.ended_since(day_ago),
+        "awaiting_approval": queue.awaiting_approval(),
         "events": {name: backlog._asdict() for name, backlog in Event.by_name().items()},
         "receipts_unmatched": receipts.unmatched(day_ago, now),
         "opt_outs_ignored": receipts.ignored_opt_outs(day_ago),
@@ -114,7 +114,7 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
         **state_as_object(state),
         "errors": [
             {"error": error, "key": key, "messages": number}
-            for error, key, number in reports.errors_by_key(hour_ago)
+            for error, key, number in queue.errors_by_key(hour_ago)
         ],
     }
     if as_json:

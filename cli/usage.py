@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-import reports
 from cli import base
 from database import clock
+from reports.usage import Usage, count_usage
 from sending.attempts import Attempt
 
 # Spreadsheets run a cell that begins like this; in many countries they split lines at semicolons
@@ -46,8 +46,8 @@ def usage(
         raise click.UsageError("Give --json or --csv, not both.")
     first = (first or clock.now()).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     until = (first + timedelta(days=31)).replace(day=1)
-    used = reports.count_usage(first, until, key, Attempt.prices if by else None)
-    names = reports.Usage._fields if by else reports.Usage._fields[:-3]
+    used = count_usage(first, until, key, Attempt.prices if by else None)
+    names = Usage._fields if by else Usage._fields[:-3]
     header = ["month", *names]
     rows = [[f"{first:%Y-%m}", *each[: len(names)]] for each in used]
     if as_json:

@@ -8,7 +8,6 @@ from werkzeug.exceptions import MethodNotAllowed, NotFound
 import database
 from desk import do_not_call, door, keys, messages, replies, sessions
 
-PREFIX = "/desk"
 MODULES = (messages, replies, do_not_call, keys)
 """Their views join the blueprint of `door` when they are imported."""
 
@@ -21,10 +20,9 @@ OWN_WORDS = {
 
 def register(app: Flask) -> None:
     """Add the desk to the application, if SECRET_KEY is set."""
-    settings = app.config["SETTINGS"]
-    if settings.secret_key:
-        sessions.register(app, PREFIX, settings)
-        app.register_blueprint(door.blueprint, url_prefix=PREFIX)
+    if app.config["SETTINGS"].secret_key:
+        sessions.register(app)
+        app.register_blueprint(door.blueprint, url_prefix=sessions.PREFIX)
 
 
 def preload(app: Flask) -> None:
@@ -39,7 +37,7 @@ def error_page(status: int, message: str, response: Response) -> Response | None
     The page keeps the headers of `response`.
     """
     is_there = door.blueprint.name in current_app.blueprints
-    if not (is_there and request.environ["PATH_INFO"].startswith(f"{PREFIX}/")):
+    if not (is_there and request.environ["PATH_INFO"].startswith(f"{sessions.PREFIX}/")):
         return None
     with contextlib.suppress(*database.ERRORS):  # which may be why there is an error
         door.find_person()

@@ -3,14 +3,14 @@
 import logging
 from datetime import datetime
 
-from flask import Response, abort, flash, redirect, render_template, request, session, url_for
+from flask import Response, abort, flash, render_template, request, session
 
 import recipients
 from access.do_not_call import DoNotCall, DoNotCallHistory
 from access.keys import ApiKey
 from database import Refused, clock, db
 from desk import lists, results
-from desk.door import blueprint, operator
+from desk.door import blueprint, operator, see
 from desk.words import unbroken
 from sending.decisions import UNDO_WITHIN
 from sending.replies import Reply, put_on_list
@@ -49,7 +49,7 @@ def change_do_not_call() -> Response | tuple[str, int]:
     if "undo" in request.form:
         session.pop("change", None)
         flash(undo_change(request.form["undo"], person))
-        return redirect(url_for(".do_not_call", _anchor="next"), 303)
+        return see(".do_not_call", _anchor="next")
     try:
         number = read_number(request.form)
     except recipients.InvalidNumber as error:
@@ -61,7 +61,7 @@ def change_do_not_call() -> Response | tuple[str, int]:
         session["change"] = DoNotCallHistory.latest(number).id
     else:
         flash(unbroken(number) + f" {NOW_LISTED[action == 'add', False]}.")
-    return redirect(url_for(".do_not_call", _anchor="next"), 303)
+    return see(".do_not_call", _anchor="next")
 
 
 def read_number(form: dict) -> str:

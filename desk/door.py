@@ -51,7 +51,7 @@ def admit() -> Response | tuple[str, int] | None:
         return None
     is_form = request.method not in ("GET", "HEAD", "OPTIONS")
     if is_form:
-        sessions.check_origin(current_app.config["SETTINGS"].public_url)
+        sessions.check_origin()
         read_form()  # this may be slow, so it comes before any query, also for who is signed in
     find_person()
     audit.signed_in.set(g.person and audit.Actor(g.person.name, g.person.id))
@@ -136,6 +136,11 @@ def operator() -> ApiKey:
     return g.person
 
 
+def see(endpoint: str, **address: str | None) -> Response:
+    """Answer a form with a redirect, so that a reload of the page does not submit it again."""
+    return redirect(url_for(endpoint, **address), 303)
+
+
 # In and out
 
 
@@ -175,7 +180,7 @@ def sign_in() -> Response | tuple[str, int]:
     if id is None:
         return refuse_stranger(note)
     sessions.begin(id)
-    return redirect(page_of(request.form.get("next", "")) or url_for(".waiting"), 303)
+    return redirect(page_of(request.form.get("next", "")) or page_of(""), 303)
 
 
 def refuse_stranger(problem: str) -> tuple[str, int]:
@@ -190,4 +195,4 @@ def sign_out() -> Response:
     """Sign out, and invalidate every copy of the cookie."""
     SignIn.end(session["sign_in"], clock.now())
     session.clear()
-    return redirect(url_for(".waiting"), 303)
+    return see(".waiting")

@@ -10,7 +10,7 @@ from access.rules import Rules
 from carriers.alphabets import costly
 from desk.words import EMOJI, ago, counted, date_and_time, international, named_characters
 from models import RETRYABLE, WAITING, Message, Status
-from reports import Cursor
+from reports.listings import Cursor
 from sending import outcomes
 from sending.attempts import Attempt, Result
 

@@ -4,27 +4,17 @@ import logging
 import re
 from datetime import datetime, timedelta
 
-from flask import (
-    Response,
-    abort,
-    current_app,
-    flash,
-    redirect,
-    render_template,
-    request,
-    session,
-    url_for,
-)
+from flask import Response, abort, current_app, flash, render_template, request, session
 
-import reports
 from access.keys import MAY_SEND, ApiKey
 from access.limits import SECOND
 from access.rules import NO_RULES
 from database import EPOCH, MILLISECOND, Refused, clock
 from desk import results
-from desk.door import blueprint, operator
+from desk.door import blueprint, operator, see
 from desk.lists import PAGE, pressed
 from models import accepted
+from reports import usage
 
 HOURS = (1, 24)  # in which texts are counted
 PAST = {"pause": "paused", "resume": "resumed"}
@@ -40,7 +30,7 @@ def keys() -> str:
     now = clock.now()
     live = ApiKey.live(now).where(ApiKey.role.in_(MAY_SEND))
     found = [*live.order_by(ApiKey.last_used_at.desc(nulls="last"), ApiKey.id).limit(PAGE + 1)]
-    limits = reports.use_of_limits(found[:PAGE], now, current_app.config["SETTINGS"].key_limits)
+    limits = usage.use_of_limits(found[:PAGE], now, current_app.config["SETTINGS"].key_limits)
     cards = [
         {
             "key": key,
@@ -50,13 +40,8 @@ def keys() -> str:
         }
         for key in found[:PAGE]
     ]
-    return render_template(
-        "keys.html",
-        cards=cards,
-        are_more=len(found) > PAGE,
-        change=last_change(now),
-        now=now,
-    )
+    change, are_more = last_change(now), len(found) > PAGE
+    return render_template("keys.html", cards=cards, change=change, are_more=are_more, now=now)
 
 
 @blueprint.post("/keys")
@@ -80,7 +65,7 @@ def change_key() -> Response:
             session["key"] = [int(id), action, (now - EPOCH) // MILLISECOND]
         else:
             flash(said)
-    return redirect(url_for(".keys", _anchor="next"), 303)
+    return see(".keys", _anchor="next")
 
 
 def set_pause(action: str, id: int, person: ApiKey, now: datetime) -> tuple[bool, str]:

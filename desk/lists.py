@@ -4,14 +4,15 @@ import uuid
 from collections.abc import Iterable
 from urllib.parse import urlencode
 
-from flask import abort, request, session
+from flask import Response, abort, redirect, request, session
 
 from database import EPOCH, MILLISECOND
-from reports import Cursor
+from reports.listings import Cursor
 from reports.matching import LONGEST
 from sending.replies import read_number
 
 PAGE = 50  # cards
+UNREADABLE = (ValueError, OverflowError)
 MANY = 1_000  # messages; waiting ones, and those of an hour, are counted up to here
 
 
@@ -21,12 +22,9 @@ def write(cursor: Cursor) -> str:
 
 
 def read(text: str) -> Cursor:
-    """Return the cursor that `write` wrote; raise ValueError for any other text."""
+    """Return the cursor that `write` wrote; raise one of UNREADABLE for any other text."""
     rank, at, id = text.split("-")
-    try:
-        return Cursor(int(rank), EPOCH + int(at) * MILLISECOND, uuid.UUID(id))
-    except OverflowError as error:
-        raise ValueError("no instant is that late") from error
+    return Cursor(int(rank), EPOCH + int(at) * MILLISECOND, uuid.UUID(id))
 
 
 def page_start() -> Cursor | None:
@@ -34,7 +32,7 @@ def page_start() -> Cursor | None:
     text = request.args.get("after")
     try:
         return read(text) if text else None
-    except ValueError:
+    except UNREADABLE:
         abort(404, "There is no such page.")
 
 
@@ -65,12 +63,12 @@ def pressed(actions: Iterable[str]) -> str:
     return action
 
 
-def address_after(ids: list[uuid.UUID], fragment: str) -> str:
-    """Return the address of the page where a button was pressed, with the boxes left ticked."""
+def see_again(ids: list[uuid.UUID], fragment: str) -> Response:
+    """Redirect to the page where a button was pressed for these ids; other boxes stay ticked."""
     query = [(name, value) for name, value in request.args.items() if name != "select"]
     decided = {str(id) for id in ids}
     ticked = [each for each in request.form.getlist("id") if each not in decided]
     if ticked:
         query.append(("select", ".".join(ticked[:PAGE])))
     asked = f"?{urlencode(query)}" if query else ""
-    return f"{request.script_root}{request.path}{asked}#{fragment}"
+    return redirect(f"{request.script_root}{request.path}{asked}#{fragment}", 303)

@@ -6,32 +6,22 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
 
-from flask import (
-    Response,
-    abort,
-    current_app,
-    flash,
-    g,
-    redirect,
-    render_template,
-    request,
-    url_for,
-)
+from flask import Response, abort, current_app, flash, g, redirect, render_template, request
 
 import recipients
-import reports
 from access.keys import ApiKey, Role, names_of_senders
 from database import EPOCH, MILLISECOND, clock
 from database.clock import SKEW
 from desk import lists, replies, results, sessions
-from desk.door import blueprint, operator, page_of
+from desk.door import blueprint, operator, page_of, see
 from desk.entries import Entry
-from desk.lists import MANY, PAGE, address_after, page_start, pressed
+from desk.lists import MANY, PAGE, page_start, pressed
 from desk.overview import look_over
 from desk.results import Result
 from desk.words import counted
 from models import Message, Status
-from reports import Cursor, Filter
+from reports import listings
+from reports.listings import Cursor, Filter
 from sending import inbox
 from sending.decisions import UNDO_FOR_CERTAIN, Selection
 from sending.waiting import expire
@@ -58,14 +48,14 @@ def waiting() -> str | Response:
     if next and (page := page_of(next)):
         return redirect(page)
     now, after = clock.now(), page_start()
-    messages = reports.awaiting(g.person, after, PAGE + 1)
+    messages = listings.awaiting(g.person, after, PAGE + 1)
     overview = look_over(now) if g.person.role == Role.OPERATOR and not after else None
     return render_template(
         "waiting.html",
-        **with_strip(messages, reports.by_time, now),
-        count=reports.count_awaiting(g.person, MANY),
+        **with_strip(messages, listings.by_time, now),
+        count=listings.count_awaiting(g.person, MANY),
         since=(now - NEW_FOR - EPOCH) // MILLISECOND,
-        known=reports.count_awaiting(g.person, MANY, now - NEW_FOR),
+        known=listings.count_awaiting(g.person, MANY, now - NEW_FOR),
         many=MANY,
         overview=overview,
         selected=request.args.get("select", "").split("."),
@@ -80,7 +70,7 @@ def new_texts() -> dict:
     except OverflowError:
         abort(400, "That time is out of range.")
     known = request.args.get("known", 0, int)
-    return {"texts": max(0, reports.count_awaiting(g.person, MANY, since) - known)}
+    return {"texts": max(0, listings.count_awaiting(g.person, MANY, since) - known)}
 
 
 @blueprint.get("/messages")
@@ -91,10 +81,10 @@ def messages() -> str:
     try:
         only = only._replace(to=lists.national(words) if words else None)
     except recipients.InvalidNumber:
-        found, end = reports.search(only, words, page_start(), PAGE)
-        page = with_strip(found, reports.newest_first, now) | {"more": end and lists.write(end)}
+        found, end = listings.search(only, words, page_start(), PAGE)
+        page = with_strip(found, listings.newest_first, now) | {"more": end and lists.write(end)}
     else:
-        page = with_strip(reports.page(only, page_start(), PAGE + 1), reports.order(only), now)
+        page = with_strip(listings.page(only, page_start(), PAGE + 1), listings.order(only), now)
     return render_template(
         "messages.html",
         **page,
@@ -112,7 +102,7 @@ def search() -> Response:
     operator()
     read_filter(request.form)
     query = {name: request.form.get(name) or None for name in FILTERS}
-    return redirect(url_for(".messages", find=lists.keep_search(), **query), 303)
+    return see(".messages", find=lists.keep_search(), **query)
 
 
 def read_filter(fields: dict) -> Filter:
@@ -136,11 +126,11 @@ def read_filter(fields: dict) -> Filter:
 @blueprint.get("/messages/<uuid:message_id>")
 def message(message_id: uuid.UUID) -> str:
     """Show one message with its whole history."""
-    now, found = clock.now(), reports.seen_by(g.person, [message_id])
+    now, found = clock.now(), listings.seen_by(g.person, [message_id])
     if not found:
         abort(404, "There is no such message here.")
     (entry,) = shown(found, now)
-    back = page_of(request.args.get("back", "")) or url_for(".waiting")
+    back = page_of(request.args.get("back", "")) or page_of("")
     latest = inbox.of_message(message_id, now, PAGE + 1)
     return render_template(
         "message.html",
@@ -194,7 +184,7 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     now = clock.now()
     ids = read_ids(request.form[action])
     expire(now, ids)  # or an approval would have no effect
-    found = sorted(reports.seen_by(g.person, ids), key=lambda message: ids.index(message.id))
+    found = sorted(listings.seen_by(g.person, ids), key=lambda message: ids.index(message.id))
     (past, transition), name = ACTIONS[action], g.person.name
     selection = Selection(message.id for message in found)
     transition(selection, name, now)
@@ -210,7 +200,7 @@ def change(message_id: uuid.UUID | None = None) -> Response:
         flash(f"{counted(absent, 'text')} not changed: there is no such message here.")
     if not ids:
         flash("No text was selected.")
-    return redirect(address_after(ids, "next" if found else "list"), 303)
+    return lists.see_again(ids, "next" if found else "list")
 
 
 def read_ids(value: str) -> list[uuid.UUID]:
@@ -232,14 +222,13 @@ def shown(found: list[Message], now: datetime) -> list[Entry]:
     """Return messages as the templates show them."""
     rules = current_app.extensions["rules"]
     numbers = {message.to for message in found} - {None}
-    texted = reports.times_texted(numbers, now - timedelta(days=1))
+    texted = listings.times_texted(numbers, now - timedelta(days=1))
     return [Entry(each, now, rules.of(each.key.rules), texted.get(each.to, 0)) for each in found]
 
 
 def with_strip(found: list[Message], order: Callable, now: datetime) -> dict:
     """Return what a page of messages shows: a card for each, and the strip of results."""
-    person = g.person
-    strip = results.strip(TextsResult, lambda ids: shown(reports.seen_by(person, ids), now), now)
+    strip = results.strip(TextsResult, lambda ids: shown(listings.seen_by(g.person, ids), now), now)
     return results.page(shown(found, now), strip, order) | {"now": now}
 
 

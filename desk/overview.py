@@ -4,12 +4,12 @@ from datetime import datetime, timedelta
 
 from flask import current_app, g
 
-import reports
 from carriers.lanes import Lane, Routes
 from desk.door import blueprint
 from desk.lists import MANY
 from models import Message
 from monitoring.health import Health
+from reports import queue, usage
 
 HOUR, HOURS_OF_DAY = timedelta(hours=1), 24
 
@@ -32,13 +32,13 @@ def is_held(message: Message) -> bool:
 def look_over(now: datetime) -> dict:
     """Return the operator's overview: texts going out and recent outcomes."""
     this_hour = now.replace(minute=0, second=0, microsecond=0)
-    going_out = enumerate(reports.going_out(this_hour, HOURS_OF_DAY, MANY))
-    at_limit = reports.limits_used_up(now, current_app.config["SETTINGS"].key_limits)
+    going_out = enumerate(queue.going_out(this_hour, HOURS_OF_DAY, MANY))
+    at_limit = usage.limits_used_up(now, current_app.config["SETTINGS"].key_limits)
     return {
         "hours": [(this_hour + after * HOUR, *counts) for after, counts in going_out],
         "most_an_hour": MANY,
-        "once_approved": reports.due_once_approved(MANY),
-        "ended": reports.ended_since(now - HOURS_OF_DAY * HOUR, HOURS_OF_DAY * MANY),
+        "once_approved": queue.due_once_approved(MANY),
+        "ended": queue.ended_since(now - HOURS_OF_DAY * HOUR, HOURS_OF_DAY * MANY),
         "most_a_day": HOURS_OF_DAY * MANY,
         "at_limit": [*{key.name: limit for key, limit in at_limit}.items()],
     }

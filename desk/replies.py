@@ -7,21 +7,21 @@ from datetime import datetime
 from functools import cached_property
 from itertools import chain
 
-from flask import Response, abort, flash, g, redirect, render_template, request, url_for
+from flask import Response, abort, flash, g, render_template, request
 from markupsafe import Markup
 
-import reports
 from access.do_not_call import DoNotCall, DoNotCallHistory
 from access.keys import ApiKey
 from database import EPOCH, Refused, clock, db
 from desk import lists, results
 from desk.do_not_call import change_list, take_back
-from desk.door import blueprint, operator
-from desk.lists import MANY, PAGE, address_after, page_start, pressed
+from desk.door import blueprint, operator, see
+from desk.lists import MANY, PAGE, page_start, pressed
 from desk.results import Result
 from desk.words import international, unbroken
 from models import Message
-from reports import Cursor
+from reports import listings
+from reports.listings import Cursor
 from sending import inbox
 from sending.decisions import UNDO_WITHIN
 from sending.replies import READ, Reply
@@ -53,7 +53,7 @@ def replies() -> str:
 @blueprint.post("/replies/search")
 def search_replies() -> Response:
     """Redirect to the replies that a form asks for."""
-    return redirect(url_for(".replies", find=lists.keep_search()), 303)
+    return see(".replies", find=lists.keep_search())
 
 
 # Buttons
@@ -70,7 +70,7 @@ def change_replies(message_id: uuid.UUID | None = None) -> Response:
     person = operator() if action in ("list", "undo-list") else g.person
     try:
         cursors = [lists.read(each) for each in request.form[action].split(".")]
-    except ValueError:
+    except lists.UNREADABLE:
         abort(400, "There is no such reply.")
     now, found = clock.now(), inbox.seen_by(person, [cursor.id for cursor in cursors])
     if found:
@@ -85,9 +85,8 @@ def change_replies(message_id: uuid.UUID | None = None) -> Response:
         flash("Nothing was changed: there is no such reply here.")
     if message_id:
         back = request.args.get("back")
-        address = url_for(".message", message_id=message_id, back=back, _anchor="replies")
-        return redirect(address, 303)
-    return redirect(address_after([], "next" if found else "list"), 303)
+        return see(".message", message_id=message_id, back=back, _anchor="replies")
+    return lists.see_again([], "next" if found else "list")
 
 
 Ids = set[uuid.UUID]
@@ -170,15 +169,6 @@ class Conversation:
         return self.replies[0].cursor
 
     @property
-    def newest_first(self) -> list[Reply]:
-        return sorted(self.replies, key=lambda reply: (reply.at, reply.id), reverse=True)
-
-    @property
-    def left_out(self) -> int:
-        """How many more replies the number wrote."""
-        return max(0, self.replies[0].total - len(self.replies))
-
-    @property
     def unread(self) -> list[Reply]:
         """The replies that somebody has to read."""
         return [reply for reply in self.replies if reply.rank < READ]
@@ -188,17 +178,12 @@ class Conversation:
         """The value of its buttons: the cursors of the replies that they change."""
         return ".".join(lists.write(reply.cursor) for reply in self.unread or self.replies[:1])
 
-    @property
-    def longest(self) -> int:
-        """How many characters are shown of each reply, and of the text that it answers."""
-        return min(1_000, 2_000 // len(self.replies))
-
 
 def conversations(groups: Collection[list[Reply]]) -> list[Conversation]:
     """Return what several numbers wrote as the templates show it."""
     found = [*chain(*groups)]
     ids = {reply.message_id for reply in found} - {None}
-    texts = {message.id: message for message in reports.seen_by(g.person, ids)}
+    texts = {message.id: message for message in listings.seen_by(g.person, ids)}
     listed = DoNotCall.listed({reply.number for reply in found})
     return [Conversation(group, texts, group[0].number in listed) for group in groups]
 

@@ -15,7 +15,7 @@ from database import EPOCH, MILLISECOND
 from database.clock import is_ahead
 from desk import lists
 from desk.lists import PAGE
-from reports import Cursor
+from reports.listings import Cursor
 from sending.decisions import UNDO_WITHIN
 
 MOST = 2 * (PAGE + 1)

@@ -16,23 +16,21 @@ from werkzeug.exceptions import BadRequest, Forbidden
 from wtforms import ValidationError
 
 from access.sign_ins import SignIn
-from settings import Settings
+
+PREFIX = "/desk"
 
 
 class DeskSessions(SecureCookieSessionInterface):
-    """Sessions for the pages below a prefix; other pages read and set no cookie."""
-
-    def __init__(self, prefix: str, public_url: str | None):
-        self.prefix, self.public_url = prefix, public_url
+    """Sessions for the pages below PREFIX; other pages read and set no cookie."""
 
     def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
-        below = request.environ["PATH_INFO"].startswith(f"{self.prefix}/")
+        below = request.environ["PATH_INFO"].startswith(f"{PREFIX}/")
         return super().open_session(app, request) if below else None
 
     def get_cookie_secure(self, app: Flask) -> bool:
         """Return whether the cookie is for https only: yes, unless the desk is known to lack it."""
-        if self.public_url:
-            return self.public_url.startswith("https:")
+        if public_url := app.config["SETTINGS"].public_url:
+            return public_url.startswith("https:")
         return not _is_local(re.sub(":[0-9]*$", "", request.host).strip("[]").lower())
 
     def get_cookie_name(self, app: Flask) -> str:
@@ -46,14 +44,14 @@ class DeskSessions(SecureCookieSessionInterface):
 
     def get_cookie_path(self, app: Flask) -> str:
         is_whole_host = self.get_cookie_name(app).startswith("__Host-")
-        return "/" if is_whole_host else f"{request.script_root}{self.prefix}/"
+        return "/" if is_whole_host else f"{request.script_root}{PREFIX}/"
 
 
-def register(app: Flask, prefix: str, settings: Settings) -> None:
-    """Set up the application's sessions for the pages below a prefix."""
-    app.session_interface = DeskSessions(prefix, settings.public_url)
+def register(app: Flask) -> None:
+    """Set up the application's sessions."""
+    app.session_interface = DeskSessions()
     app.config.update(
-        SECRET_KEY=settings.secret_key,
+        SECRET_KEY=app.config["SETTINGS"].secret_key,
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SAMESITE="Strict",
         PERMANENT_SESSION_LIFETIME=SignIn.LASTS,
@@ -83,7 +81,7 @@ def begin(sign_in: str) -> None:
     session["sign_in"] = sign_in
 
 
-def check_origin(public_url: str | None) -> None:
+def check_origin() -> None:
     """Raise Forbidden if the browser says that the form comes from another site.
 
     Without Sec-Fetch-Site, which browsers send over HTTPS only, Origin must name the host of the
@@ -92,7 +90,8 @@ def check_origin(public_url: str | None) -> None:
     site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
     if site in ("same-origin", "none"):
         return
-    hosts = {_host(f"//{request.host}"), _host(public_url or "")} - {""}
+    public_url = current_app.config["SETTINGS"].public_url or ""
+    hosts = {_host(f"//{request.host}"), _host(public_url)} - {""}
     if site or (origin is not None and _host(origin) not in hosts):
         raise Forbidden(
             "This form comes from another site, so nothing was changed. If it is a page of this "

@@ -56,7 +56,7 @@ class Endpoint:
 
     def __init__(self, url: str):
         self.receiver = Receiver(url, AT_ONCE, TIMEOUT)
-        self.waiting = deque()  # each an event and its EventAddress
+        self.waiting = deque()  # events
         self.under_way = 0
         self.healthy = None  # whether its last event was accepted; None before its first answer
         self.used_at = time.monotonic()
@@ -90,26 +90,24 @@ class Try(NamedTuple):
         return self.answer is not None and self.answer.success
 
 
+Noting = Callable[[set[UUID], datetime], None]
+"""What records the messages whose events were accepted."""
+
+
 class Deliveries:
     """Deliver what is due, in a thread, until `finish` or `stop` is called.
 
     With `once`, each event is tried no more than once. Any number of schedulers may deliver at
     once: each claims events, renews its claims, and records the results. Only `run` uses the
-    database; each try has a thread. `note_notified` records the messages whose events were
-    accepted.
+    database; each try has a thread.
     """
 
-    def __init__(
-        self,
-        claim_timeout: int,
-        note_notified: Callable[[set[UUID], datetime], None],
-        *,
-        once: bool = False,
-    ):
+    def __init__(self, claim_timeout: int, note_notified: Noting, *, once: bool = False):
         self.claim_timeout, self.note_notified = claim_timeout, note_notified
         self.began_at = clock.now() if once else None
         self.endpoints = OrderedDict()  # by URL; the next one to have a turn first
         self.in_hand = {}  # the claimed events by their ids
+        self.addresses = {}  # that are on, with the secrets that they have now, by key and URL
         self.ended = Queue()  # tries; None ends a wait; no SimpleQueue, see sending.runtime.Ended
         self.unrecorded = []
         self.under_way = 0
@@ -211,43 +209,37 @@ class Deliveries:
         held = {event.key_id for event in self.in_hand.values()}
         receivers = Event.receivers(now, self.began_at, held)
         self.release(now, {(each.key_id, each.url): each for each in receivers})
-        Event.read_texts(event for each in self.endpoints.values() for event, _ in each.waiting)
+        Event.read_texts(event for each in self.endpoints.values() for event in each.waiting)
         random.shuffle(receivers)  # keys may share an address: none is always the first
         for address in receivers:
             endpoint = self.endpoints.get(address.url) or Endpoint(address.url)
             if endpoint.room > 0:
                 self.endpoints[address.url] = endpoint
                 claimed = Event.claim(address.key_id, endpoint.room, now, lease, self.began_at)
-                self.keep(claimed, address, endpoint)
+                self.keep(claimed, endpoint)
         self.close_unused()
         database.db.close()
 
-    def keep(self, claimed: list[Event], address: EventAddress, endpoint: Endpoint) -> None:
+    def keep(self, claimed: list[Event], endpoint: Endpoint) -> None:
         """Keep claimed events in hand for their endpoint."""
         for event in claimed:
             if held := self.in_hand.get(event.id):  # this process stood still for so long
                 held.next_try_at = event.next_try_at
             else:
                 self.in_hand[event.id] = event
-                endpoint.waiting.append((event, address))
+                endpoint.waiting.append(event)
 
-    def release(self, now: datetime, current: dict[tuple[int, str], EventAddress]) -> None:
-        """Release the events whose key no longer has the address that they wait for.
-
-        The others are signed by the secrets that it has now.
-        """
+    def release(self, now: datetime, addresses: dict[tuple[int, str], EventAddress]) -> None:
+        """Release the events that wait for none of these addresses, which are on now."""
         gone = []
-        for endpoint in self.endpoints.values():
-            stays = deque()
-            for event, address in endpoint.waiting:
-                if holds := current.get((address.key_id, address.url)):
-                    stays.append((event, holds))
-                else:
-                    gone.append(event)
-            endpoint.waiting = stays
+        for url, endpoint in self.endpoints.items():
+            gone += [each for each in endpoint.waiting if (each.key_id, url) not in addresses]
         Event.renew(gone, now)
         for event in gone:
             del self.in_hand[event.id]
+        for endpoint in self.endpoints.values():
+            endpoint.waiting = deque(each for each in endpoint.waiting if each.id in self.in_hand)
+        self.addresses = addresses
 
     def let_go(self) -> None:
         """Release what is still under way, and close the connections that no try uses."""
@@ -306,12 +298,13 @@ class Deliveries:
             able = (url for url, each in self.endpoints.items() if each.may_begin(self.under_way))
             if (url := next(able, None)) is None:
                 return
-            self.begin_one(self.endpoints[url])
+            self.begin_one(url, self.endpoints[url])
             self.endpoints.move_to_end(url)
 
-    def begin_one(self, endpoint: Endpoint) -> None:
+    def begin_one(self, url: str, endpoint: Endpoint) -> None:
         """Begin the next try of an endpoint."""
-        arguments = endpoint.receiver, *endpoint.waiting[0]
+        event = endpoint.waiting[0]
+        arguments = endpoint.receiver, event, self.addresses[event.key_id, url]
         threading.Thread(target=self.deliver, args=arguments, daemon=True).start()
         endpoint.waiting.popleft()  # not before: there may be no more threads
         endpoint.under_way += 1

@@ -13,34 +13,14 @@ from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
-from peewee import (
-    SQL,
-    BigAutoField,
-    Field,
-    ForeignKeyField,
-    IntegerField,
-    ModelSelect,
-    TextField,
-    UUIDField,
-    chunked,
-    fn,
-)
+import peewee
+from peewee import SQL, BigAutoField, ForeignKeyField, IntegerField, TextField, UUIDField, fn
 
+import database
 from access.audit import Action, Audit
 from access.keys import ApiKey, ids_of, names_of
 from carriers import urls
-from database import (
-    MILLISECOND,
-    PAGE,
-    CarrierTextField,
-    InstantField,
-    Refused,
-    Table,
-    db,
-    in_pages,
-    isoformat,
-    locked,
-)
+from database import InstantField, Refused, Table, db, isoformat, locked
 
 OVERLAP = timedelta(hours=24)
 """How long events are signed by the old secret as well, after a rotation."""
@@ -132,7 +112,7 @@ class EventAddress(Table):
         cls.update(failing_since=now).where(mine).execute()
 
     @classmethod
-    def receiving(cls, key: Field) -> ModelSelect:
+    def receiving(cls, key: peewee.Field) -> peewee.ModelSelect:
         """Select a key as `receiver` if it has an address that is not switched off."""
         return cls.select(cls.key).where(cls.key == key, cls.off.is_null()).alias("receiver")
 
@@ -162,13 +142,9 @@ def _new_secret():
 
 def body(message: Any, at: datetime) -> str:
     """Return the body of an event about a message, without its number and text."""
-    data = {
-        "message_id": str(message.id),
-        "status": message.status,
-        "reason": message.last_error if message.status in WITH_REASON else None,
-        "attempts": message.attempts,
-        "parts": message.parts,
-    }
+    reason = message.last_error if message.status in WITH_REASON else None
+    data = {"message_id": str(message.id), "status": message.status, "reason": reason}
+    data |= {"attempts": message.attempts, "parts": message.parts}
     content = {"type": f"text_message.{message.status}", "timestamp": isoformat(at), "data": data}
     return json.dumps(content)
 
@@ -200,14 +176,14 @@ class Event(Table):
     tries = IntegerField(default=0)
     next_try_at = InstantField(null=True)  # null once given up
     decided_at = InstantField(null=True)  # unused since 1.1; dropped in the release after
-    last_answer = CarrierTextField(null=True)
+    last_answer = database.CarrierTextField(null=True)
     given_up_at = InstantField(null=True)
     reply_id = UUIDField(null=True)  # of the reply that it reports
 
     @classmethod
     def write(cls, ended: Iterable[Any]) -> None:
         """Write an event for each of these messages; `receiver` is the id of its key."""
-        for some in chunked(map(cls._row, ended), PAGE):
+        for some in peewee.chunked(map(cls._row, ended), database.PAGE):
             cls.insert_many(some).as_rowcount().execute()
 
     @classmethod
@@ -221,7 +197,7 @@ class Event(Table):
             data = {"message_id": str(message_id)} | data
             content = {"type": REPLIED, "timestamp": isoformat(now), "data": data}
             row = cls._new(key, message_id, now, json.dumps(content))
-            cls.insert(row | {cls.reply_id: data["reply_id"]}).execute()
+            cls.insert(row | {"reply_id": data["reply_id"]}).execute()
 
     @classmethod
     def forget_texts(cls, replies: Collection[uuid.UUID]) -> None:
@@ -242,19 +218,13 @@ class Event(Table):
     def _row(cls, message):
         at = message.finished_at
         if message.status in BY_RECEIPT:  # a receipt comes after `sent`, even if recorded first
-            at = max(message.receipt_at, at + MILLISECOND)
+            at = max(message.receipt_at, at + database.MILLISECOND)
         return cls._new(message.receiver, message.id, at, body(message, at))
 
     @classmethod
     def _new(cls, key, message_id, at, content):
-        return {
-            cls.webhook_id: f"evt_{uuid.uuid4().hex}",
-            cls.key: key,
-            cls.message_id: message_id,
-            cls.at: at,
-            cls.body: content,
-            cls.next_try_at: at,
-        }
+        of_whom = {"webhook_id": f"evt_{uuid.uuid4().hex}", "key": key, "message_id": message_id}
+        return of_whom | {"at": at, "body": content, "next_try_at": at}
 
     # Delivery
 
@@ -370,7 +340,7 @@ class Event(Table):
         events = cls.select(cls, ApiKey).join(ApiKey).order_by(cls.id)
         if key:
             events = events.where(_is_of_name(key.name))
-        return in_pages(events, None, lambda last: cls.id > last.id)
+        return database.in_pages(events, None, lambda last: cls.id > last.id)
 
     @classmethod
     def backlogs(cls) -> dict[int, Backlog]:

@@ -23,7 +23,7 @@ class Abuse:
 
     def note(self, key: str, reason: str) -> None:
         """Count a refusal; log it unless there was such a line within EVERY seconds."""
-        metrics.count_refusal(key, reason)
+        metrics.REFUSALS.labels(key, reason).inc()
         now = time.monotonic()
         written_at, refusals = self._lines.get((key, reason), (-EVERY, 0))
         refusals += 1

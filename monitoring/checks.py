@@ -6,13 +6,13 @@ from contextlib import suppress
 
 import database
 import recipients
-import reports
 import settings as environment
 from access.keys import ids_of
 from carriers import Carrier, CarrierError, ways
 from database import ERRORS, Refused, clock, isoformat
 from database.clock import SKEW
 from monitoring import health, notices
+from reports import queue
 from settings import Settings
 
 ANSWERS_WITHIN = 5  # seconds, at the public address
@@ -79,7 +79,7 @@ def find_room(settings: Settings) -> str:
 
 def find_receivers(settings: Settings) -> str:
     """Look for receivers that take no events."""
-    _refuse(health.receiver_problems(reports.dead_receivers(clock.now() - health.DEAD_AFTER)))
+    _refuse(health.receiver_problems(queue.dead_receivers(clock.now() - health.DEAD_AFTER)))
     return "none has failed for an hour"
 
 
@@ -122,25 +122,17 @@ def ask_carrier(settings: Settings) -> str:
     said, noes = [], []
     for carrier in connected(settings, settings.ways):
         try:
-            said.append(_asked(carrier))
-        except Refused as no:
-            noes.append(str(no))
+            carrier.check()
+            said.append(f"{carrier.name} accepts texts")
+        except CarrierError as error:
+            noes.append(f"{carrier.name}: {error}")
+        except NotImplementedError:
+            said.append(f"{carrier.name} cannot be asked without sending a text")
+        finally:
+            carrier.close()
     if noes:
         raise Refused("; ".join(noes))
     return "; ".join(said)
-
-
-def _asked(carrier):
-    """Return what a carrier says; raise Refused if it would take no texts."""
-    try:
-        carrier.check()
-    except CarrierError as error:
-        raise Refused(f"{carrier.name}: {error}") from None
-    except NotImplementedError:
-        return f"{carrier.name} cannot be asked without sending a text"
-    finally:
-        carrier.close()
-    return f"{carrier.name} accepts texts"
 
 
 def ask_public_address(settings: Settings) -> str:

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import database
-import reports
 from access.keys import ids_of
 from carriers.lanes import TESTERS, Lane, Routes
 from carriers.ways import Way
 from database import clock, isoformat
 from database.clock import is_ahead
+from reports import queue
 from sending import claims, passes
 from sending.carrier_state import CarrierState, in_trouble
 from sending.passes import PassTimes
@@ -57,6 +57,7 @@ class Problem(NamedTuple):
     kind: str  # of KINDS
     sentence: str = ""
     name: str = ""  # of the carrier, or the key
+    public: str | None = None  # the sentence for strangers, if it must say less
 
     @property
     def title(self) -> str:
@@ -82,13 +83,12 @@ class CarrierHealth(NamedTuple):
     trouble_since: datetime | None
     stand_in: str | None  # the first carrier that takes its place
 
-    def problem(self, public: bool) -> Problem:
-        """Return its trouble; in `public`, without its name."""
-        instead = "no other takes its place"
-        if self.stand_in:
-            instead = f"{'another' if public else self.stand_in} takes its place"
-        problem = _trouble(self, "a carrier", public)
-        return problem._replace(sentence=f"{problem.sentence}; {instead}")
+    def problem(self) -> Problem:
+        """Return its trouble."""
+        problem, other = _trouble(self, "a carrier"), "another" if self.stand_in else "no other"
+        instead = f"; {self.stand_in or other} takes its place"
+        public = f"{problem.public}; {other} takes its place"
+        return problem._replace(sentence=problem.sentence + instead, public=public)
 
 
 class Health(NamedTuple):
@@ -104,7 +104,7 @@ class Health(NamedTuple):
     is_down: bool  # and does not merely refuse the account
     trouble_since: datetime | None
     commonest_error: tuple[str, int] | None  # of the last hour
-    failure_spike: reports.FailureSpike | None  # of most of the latest messages
+    failure_spike: queue.FailureSpike | None  # of most of the latest messages
     oldest_event: datetime | None = None  # since when an event is due that nobody tries
     dead_receivers: Collection[str] = ()  # keys whose receivers have taken no event for an hour
     bytes_left: int | None = None  # on the disk of SQLite's file, if they are too few
@@ -142,31 +142,30 @@ class Health(NamedTuple):
 
         In `public`, they name the part that has a problem, but neither the carrier nor its words.
         """
-        found = (each.sentence for each in self.each_problem(stalled_after, public))
+        problems = self.each_problem(stalled_after)
+        found = ((each.public if public else None) or each.sentence for each in problems)
         return [*dict.fromkeys(found)]  # without names, some are the same
 
-    def each_problem(
-        self, stalled_after: timedelta = STALLED_AFTER, public: bool = False
-    ) -> Iterator[Problem]:
+    def each_problem(self, stalled_after: timedelta = STALLED_AFTER) -> Iterator[Problem]:
         """Yield the problems, first a disk so full that no other may be recorded."""
         yield from disk_problems(self.bytes_left)
         for each in self.carriers:
             if each.trouble:
-                yield each.problem(public)
+                yield each.problem()
         if texts := self.without_carrier:
             have = "text has" if texts == 1 else "texts have"
             why = "no usable carrier for their country and key"
             yield Problem("unroutable", f"{texts} {have} {why}")
         if self.trouble and not self.carriers:
-            yield _trouble(self, "the carrier", public)
+            yield _trouble(self, "the carrier")
         if end := self.failure_spike:
-            why = "" if public else f": {end.reason}"
-            yield Problem(end.status, f"{end.summary} for one reason{why}")
+            said = f"{end.summary} for one reason"
+            yield Problem(end.status, f"{said}: {end.reason}", public=said)
         if self.oldest_event and self.now - self.oldest_event > stalled_after:
             since = isoformat(self.oldest_event)
             sentence = f"events have been due since {since}: no scheduler delivers them"
             yield Problem("events", sentence)
-        yield from receiver_problems(self.dead_receivers, public)
+        yield from receiver_problems(self.dead_receivers)
         if self.oldest_due is not None:
             yield from self._due(stalled_after)
         if self.passes.is_missing(self.now, stalled_after):
@@ -203,23 +202,22 @@ def disk_problems(bytes_left: int | None) -> Iterator[Problem]:
         yield Problem("disk", f"the database disk is almost full ({left} MB left)")
 
 
-def receiver_problems(keys: Iterable[str], public: bool = False) -> Iterator[Problem]:
+def receiver_problems(keys: Iterable[str]) -> Iterator[Problem]:
     """Yield the problems of receivers that have taken no event of these keys for an hour."""
+    failed = "have failed for an hour"
     for key in keys:
-        whose = "" if public else f" for {key}"
-        yield Problem("receiver", f"webhooks{whose} have failed for an hour", key)
+        yield Problem("receiver", f"webhooks for {key} {failed}", key, f"webhooks {failed}")
 
 
-def _trouble(state, stranger, public):
+def _trouble(state, stranger):
     """Return the problem of the carrier of a Health or a CarrierHealth."""
-    kind, words = "refused", "has refused the account"
-    who, why = (stranger, "") if public else (state.carrier, f": {state.trouble}")
+    kind, words, why = "refused", "has refused the account", f": {state.trouble}"
     if state.is_down:
         kind, words = "down", "has been down"
     if state.trouble == PAUSES:
         kind, words, why = "pausing", "has asked for a long pause", ""
-    since = isoformat(state.trouble_since)
-    return Problem(kind, f"{who} {words} since {since}{why}", state.carrier)
+    said = f"{words} since {isoformat(state.trouble_since)}"
+    return Problem(kind, f"{state.carrier} {said}{why}", state.carrier, f"{stranger} {said}")
 
 
 def read(now: datetime, ways: Sequence[Way] = ()) -> Health:
@@ -230,18 +228,18 @@ def read(now: datetime, ways: Sequence[Way] = ()) -> Health:
     carrier = next((state for state in several if state.trouble), several[0] if several else None)
     return Health(
         now,
-        oldest_due=reports.oldest_due(now),
-        retrying=reports.retrying(),
-        last_sent_at=reports.last_sent_at(),
+        oldest_due=queue.oldest_due(now),
+        retrying=queue.retrying(),
+        last_sent_at=queue.last_sent_at(),
         passes=passes.pass_times(),
         carrier=carrier and carrier.name,
         trouble=carrier and carrier.trouble,
         is_down=bool(carrier and carrier.is_down),
         trouble_since=carrier and carrier.trouble_since,
-        commonest_error=reports.commonest_error(now - HOUR),
-        failure_spike=reports.failure_spike(now),
-        oldest_event=reports.oldest_event(now),
-        dead_receivers=reports.dead_receivers(now - DEAD_AFTER),
+        commonest_error=queue.commonest_error(now - HOUR),
+        failure_spike=queue.failure_spike(now),
+        oldest_event=queue.oldest_event(now),
+        dead_receivers=queue.dead_receivers(now - DEAD_AFTER),
         bytes_left=database.db.bytes_left(),
         carriers=tuple(map(_health_of, several)) if len(several) > 1 else (),
         without_carrier=without_carrier(Routes(ways)) if ways else 0,
@@ -255,7 +253,7 @@ def without_carrier(routes: Routes) -> int:
         lane = Lane.read(text)
         if lane.only is None and not routes.order(lane):
             able = [id for id, name in keys.items() if routes.order(lane, name)]
-            texts += reports.in_lane(text, able)
+            texts += queue.in_lane(text, able)
     return texts
 
 
@@ -284,10 +282,10 @@ def held_by_rate(per_second: float | None, now: datetime) -> HeldByRate | None:
         return None
     if carrier.retry_at or not carrier.used_rate_lately(now):
         return None
-    some = reports.next_parts()
+    some = queue.next_parts()
     if not some:
         return None
-    texts = reports.awaiting_carrier(testers_too=False)
+    texts = queue.awaiting_carrier(testers_too=False)
     parts = round(texts * sum(some) / len(some))
     left = timedelta(seconds=round(parts / per_second))
     return HeldByRate(texts, parts, now + left)

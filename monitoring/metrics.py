@@ -22,16 +22,6 @@ REFUSALS = Counter(
 )
 
 
-def observe(status: int, seconds: float) -> None:
-    """Count one answered request."""
-    REQUESTS.labels(status).observe(seconds)
-
-
-def count_refusal(key: str, reason: str) -> None:
-    """Count one message that was refused to a key."""
-    REFUSALS.labels(key, reason).inc()
-
-
 def gauge(name: str, help: str, value: float | dict, label: str = "") -> GaugeMetricFamily:
     """Return a gauge with one value, or with one for each value of its label."""
     if not label:

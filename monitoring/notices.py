@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 from peewee import SQL, IntegerField, TextField
 
 import database
-import reports
 from access.limits import SECOND, window
 from database import EPOCH, MILLISECOND, InstantField, Table, clock, isoformat
 from events.outbox import Event
 from monitoring import health
+from reports import queue, usage
 from sending import inbox
 from settings import Settings
 
@@ -80,11 +80,8 @@ class Notification(NamedTuple):
 def pending(settings: Settings, now: datetime) -> Iterator[Notification]:
     """Return the notifications that this process is to send now; each is recorded as sent."""
     Notice.count_as_now(Notice.told_at, now)
-    yield from _problems(settings, now)
-    yield from _unusual(settings, now)
-    yield from _approvals(settings, now)
-    yield from _replies(settings, now)
-    yield from _limits(settings, now)
+    for look in (_problems, _unusual, _approvals, _replies, _limits):
+        yield from look(settings, now)
 
 
 def _problems(settings, now):
@@ -129,7 +126,7 @@ def _begins(problem, subject, now):
 def _waiting(problem):
     """Return how many texts wait to be sent, or events if the problem is theirs."""
     if problem.kind not in ("events", "receiver"):
-        return f"Texts waiting to be sent: {reports.awaiting_carrier(testers_too=False)}"
+        return f"Texts waiting to be sent: {queue.awaiting_carrier(testers_too=False)}"
     by_name = Event.by_name().items()
     waiting = sum(each.waiting for key, each in by_name if problem.name in ("", key))
     return f"Events waiting: {waiting}"
@@ -137,9 +134,9 @@ def _waiting(problem):
 
 def _approvals(settings, now):
     """Return a notification of texts that wait for approval, if any of them is new."""
-    waiting = reports.approvals()
+    waiting = queue.approvals()
     if _note_news("approvals", waiting.messages, waiting.newest, now):
-        names = [f"{name} ({messages})" for name, messages in reports.approvals_by_key()]
+        names = [f"{name} ({messages})" for name, messages in queue.approvals_by_key()]
         wait = "text waits" if waiting.messages == 1 else "texts wait"
         title = f"{waiting.messages} {wait} for approval"
         text = f"{title}, from {health.listed(names)}. "
@@ -176,7 +173,7 @@ def _link(settings, page=""):
 
 def _unusual(settings, now):
     """Return a notice of each key and country of which odd texts wait, at once and once a day."""
-    for message in reports.unusual():
+    for message in queue.unusual():
         subject = f"unusual for key {message.key_id}: {message.country}"
         if Notice.tell(subject, now, since=_midnight(message.created_at)):
             title = f"unusual texts of {message.key.name} wait for approval"
@@ -186,28 +183,22 @@ def _unusual(settings, now):
 
 def _limits(settings, now):
     """Return a notice of each limit per day or month that is used up, once in each."""
-    midnight = _midnight(now)
+    days, midnight = [(now, "")], _midnight(now)
     if now - midnight < AFTER_MIDNIGHT:  # one may have been used up since the last look
         yesterday = midnight - MILLISECOND
-        yield from _limits_of_day(settings, yesterday, f" on {yesterday:%Y-%m-%d}")
-    yield from _limits_of_day(settings, now, "")
+        days.insert(0, (yesterday, f" on {yesterday:%Y-%m-%d}"))
+    for at, when in days:
+        for key, limit in usage.limits_used_up(at, settings.key_limits):
+            begins, _ = window(limit.unit, (at - EPOCH) // SECOND)
+            parts = " in parts" if limit.in_parts else ""
+            subject = f"limit per {limit.unit}{parts} of key {key.id}"
+            if limit.unit in ("d", "mo") and Notice.tell(subject, at, EPOCH + begins * SECOND):
+                what = f"{key.name} has used up its limit"
+                yield Notification(what, f"The key {what} of {limit}{when}.", "warning")
 
 
 def _midnight(instant):
     return instant.replace(hour=0, minute=0, second=0, microsecond=0)
-
-
-def _limits_of_day(settings, at, when):
-    """Return the notices of the day of an instant, at which they are recorded as sent."""
-    for key, limit in reports.limits_used_up(at, settings.key_limits):
-        if limit.unit not in ("d", "mo"):
-            continue
-        begins, _ = window(limit.unit, (at - EPOCH) // SECOND)
-        parts = " in parts" if limit.in_parts else ""
-        subject = f"limit per {limit.unit}{parts} of key {key.id}"
-        if Notice.tell(subject, at, since=EPOCH + begins * SECOND):
-            what = f"{key.name} has used up its limit"
-            yield Notification(what, f"The key {what} of {limit}{when}.", "warning")
 
 
 # Sending it
@@ -230,8 +221,7 @@ class Address:
             raise ValueError(f"Apprise does not know address {number}{shown}")
         self.number, self.name = number, f"{url.partition(':')[0]}://"
         self.service_name = service_name
-        self._apprise = apprise.Apprise(asset=asset)
-        self._apprise.add(service)
+        self._apprise = apprise.Apprise(service, asset=asset)
 
     def __str__(self) -> str:
         return f"address {self.number} of NOTIFY_URL ({self.name})"
@@ -258,19 +248,15 @@ class Notices:
     """Look and send in threads, one for each address, so a slow one delays nothing else."""
 
     def __init__(self, settings: Settings):
-        self.settings = settings
-        self._ending = threading.Event()
+        self.settings, self._ending = settings, threading.Event()
         self._queues = {address: SimpleQueue() for address in connect(settings)}
-        self._threads = [
-            threading.Thread(target=self._serve, args=each, daemon=True)
-            for each in self._queues.items()
-        ]
-        self._looking = threading.Thread(target=self._look_again, daemon=True)
+        work = [(self._look_again, ()), *((self._serve, each) for each in self._queues.items())]
+        self._threads = [threading.Thread(target=do, args=args, daemon=True) for do, args in work]
 
     def start(self) -> None:
         """Begin to look, unless NOTIFY_URL is empty."""
         if self._queues:
-            for thread in (*self._threads, self._looking):
+            for thread in self._threads:
                 thread.start()
 
     def finish(self, look: bool, stop_by: float = math.inf) -> None:
@@ -281,28 +267,29 @@ class Notices:
         if not self._queues:
             return
         give_up_at = min(time.monotonic() + PATIENCE, stop_by)
+        looking, *serving = self._threads
         self._ending.set()
-        self._looking.join(max(0, give_up_at - time.monotonic()))
+        looking.join(max(0, give_up_at - time.monotonic()))
         if look:
             self.look()
-        for queue in self._queues.values():
-            queue.put(None)
-        for thread in self._threads:
+        for notifications in self._queues.values():
+            notifications.put(None)
+        for thread in serving:
             thread.join(max(0, give_up_at - time.monotonic()))
 
     def look(self) -> None:
         """Send what is pending."""
         with database.survived(log, "no notices"):
             for notification in pending(self.settings, clock.now()):
-                for queue in self._queues.values():
-                    queue.put(notification)
+                for notifications in self._queues.values():
+                    notifications.put(notification)
 
     def _look_again(self):
         while not self._ending.wait(LOOK_EVERY):
             self.look()
 
-    def _serve(self, address, queue):
-        while (notification := queue.get()) is not None:
+    def _serve(self, address, notifications):
+        while (notification := notifications.get()) is not None:
             with database.survived(log, str(address)):
                 if not address.send(notification) and is_first_failure(address, clock.now()):
                     log.error("%s did not take a notice", address)

@@ -4,30 +4,19 @@ import hmac
 import json
 import re
 import time
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import flask_swagger_ui
-from flask import (
-    Blueprint,
-    Flask,
-    Response,
-    abort,
-    current_app,
-    g,
-    jsonify,
-    render_template,
-    request,
-    url_for,
-)
-from werkzeug.exceptions import Unauthorized
+from flask import Blueprint, Flask, Response, current_app, g, render_template, request, url_for
+from werkzeug.exceptions import NotFound, Unauthorized
 
-import reports
 import schemas
-from database import clock
+from database import EPOCH, clock
 from events.outbox import Event
 from monitoring import health, metrics
 from monitoring.abuse import Abuse
+from reports import queue
 from sending import receipts
 from web import files
 from web.requests import BEARER, bearer_token
@@ -35,13 +24,9 @@ from web.requests import BEARER, bearer_token
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
 SWAGGER_UI = Path(flask_swagger_ui.__file__).parent / "dist"
-DOCS = {  # the files of the page at /docs; nothing else in these folders is served
-    "page.js": STATIC,
-    "page.css": STATIC,
-    "swagger-ui-bundle.js": SWAGGER_UI,
-    "swagger-ui.css": SWAGGER_UI,
-    "favicon-32x32.png": SWAGGER_UI,
-}
+DOCS = {"page.js": STATIC, "page.css": STATIC}
+DOCS |= dict.fromkeys(("swagger-ui-bundle.js", "swagger-ui.css", "favicon-32x32.png"), SWAGGER_UI)
+"""The folders of the files of the page at /docs; nothing else in them is served."""
 
 blueprint = Blueprint("monitoring", __name__, template_folder="templates")
 
@@ -58,7 +43,7 @@ def register(app: Flask) -> None:
 
 def observe(response: Response) -> Response:
     """Count the answer by its status, and how long it took."""
-    metrics.observe(response.status_code, time.perf_counter() - g.began_at)
+    metrics.REQUESTS.labels(response.status_code).observe(time.perf_counter() - g.began_at)
     return response
 
 
@@ -81,9 +66,8 @@ def show_addresses() -> Response:
             "default-src 'none'; style-src 'self'; img-src 'self'; "
             "base-uri 'none'; frame-ancestors 'none'"
         )
-        response.headers["Cache-Control"] = "no-store"
     else:
-        response = jsonify(addresses)
+        response = current_app.json.response(addresses)
     response.headers["Vary"] = "Accept"
     return response
 
@@ -137,51 +121,37 @@ def show_metrics() -> Response:
     if not has_metrics_token():
         raise Unauthorized("The token is missing or invalid.", www_authenticate=BEARER)
     state, day_ago = current_app.extensions["health"].read(), now - timedelta(days=1)
+    due, ended = state.seconds_since(state.oldest_due), queue.ended_since(now - health.HOUR)
+    sent, passed = ((at or EPOCH).timestamp() for at in (state.last_sent_at, state.last_pass_at))
     _, errors = state.commonest_error or ("", 0)
     events = Event.by_name()
     waiting = {key: each.waiting for key, each in events.items()}
     waits = {key: (now - (each.oldest or now)).total_seconds() for key, each in events.items()}
     given_up = {key: each.given_up for key, each in events.items()}
-    trouble = {each.carrier: int(bool(each.trouble)) for each in state.carriers}
-    trouble = trouble or {state.carrier or "": int(bool(state.trouble))}
-    gauges = {
-        "": ("Messages that have not ended, by status.", reports.waiting(), "status"),
-        "_ended_last_hour": (
-            "Messages that ended in the last hour, by status.",
-            *(reports.ended_since(now - health.HOUR), "status"),
-        ),
-        "_awaiting_approval": ("Awaiting approval.", reports.awaiting_approval()),
-        "_oldest_due_seconds": (
-            "How long the oldest due message has waited.",
-            state.seconds_since(state.oldest_due) or 0,
-        ),
-        "_retrying": ("Messages that are retried.", state.retrying),
-        "_last_sent_timestamp_seconds": (
-            "When a carrier last took a text.",
-            timestamp(state.last_sent_at),
-        ),
-        "_last_pass_timestamp_seconds": (
-            "When a scheduler last began a pass.",
-            timestamp(state.last_pass_at),
-        ),
-        "_commonest_error": ("Messages with the last hour's commonest error.", errors),
-        "_events_waiting": ("Events that wait to be delivered, by key.", waiting, "key"),
-        "_events_oldest_seconds": ("How long the oldest event has waited, by key.", waits, "key"),
-        "_events_given_up": ("Events that were given up, by key.", given_up, "key"),
-        "_carrier_trouble": (
-            "1 if the carrier refuses the account or is down.",
-            *(trouble, "carrier"),
-        ),
-        "_receipts_unmatched_last_day": (
-            "Receipts that belong to no message.",
-            receipts.unmatched(day_ago, now),
-        ),
-        "_opt_outs_ignored_last_day": (
+    carriers = state.carriers or [state]
+    down = {each.carrier or "": int(bool(each.trouble)) for each in carriers}
+    unmatched, ignored = receipts.unmatched(day_ago, now), receipts.ignored_opt_outs(day_ago)
+    gauges = [
+        ("", "Messages that have not ended, by status.", queue.waiting(), "status"),
+        ("_ended_last_hour", "Messages that ended in the last hour, by status.", ended, "status"),
+        ("_awaiting_approval", "Awaiting approval.", queue.awaiting_approval()),
+        ("_oldest_due_seconds", "How long the oldest due message has waited.", due or 0),
+        ("_retrying", "Messages that are retried.", state.retrying),
+        ("_last_sent_timestamp_seconds", "When a carrier last took a text.", sent),
+        ("_last_pass_timestamp_seconds", "When a scheduler last began a pass.", passed),
+        ("_commonest_error", "Messages with the last hour's commonest error.", errors),
+        ("_events_waiting", "Events that wait to be delivered, by key.", waiting, "key"),
+        ("_events_oldest_seconds", "How long the oldest event has waited, by key.", waits, "key"),
+        ("_events_given_up", "Events that were given up, by key.", given_up, "key"),
+        ("_carrier_trouble", "1 if the carrier refuses the account or is down.", down, "carrier"),
+        ("_receipts_unmatched_last_day", "Receipts that belong to no message.", unmatched),
+        (
+            "_opt_outs_ignored_last_day",
             "STOPs and STARTs whose number was not understood.",
-            receipts.ignored_opt_outs(day_ago),
+            ignored,
         ),
-    }
-    told = [metrics.gauge(f"text_messages{name}", *about) for name, about in gauges.items()]
+    ]
+    told = [metrics.gauge(f"text_messages{name}", *about) for name, *about in gauges]
     return Response(metrics.render(told), content_type=metrics.CONTENT_TYPE)
 
 
@@ -209,10 +179,5 @@ def show_docs() -> Response:
 @blueprint.get("/docs/<name>")
 def show_docs_file(name: str) -> Response:
     if name not in DOCS:
-        abort(404)
+        raise NotFound
     return files.serve(DOCS[name] / name)
-
-
-def timestamp(instant: datetime | None) -> float:
-    """Return an instant in seconds since 1970, as Prometheus expects; 0 for None."""
-    return instant.timestamp() if instant else 0

@@ -7,21 +7,10 @@ from typing import Any, NamedTuple
 
 from peewee import SQL, Select, Tuple, Value, fn
 
+import models
 from access.keys import ApiKey, Role
 from database import EPOCH, Refused, db, in_pages
-from models import (
-    AWAITS_APPROVAL,
-    AWAITS_GROUP,
-    FINISHED,
-    HAS_ENDED,
-    IS_SENDABLE,
-    TAKEN,
-    WAITING,
-    Message,
-    Status,
-    first_id,
-    has_status,
-)
+from models import Message, Status, first_id, has_status
 from reports.matching import look_through, matches
 from reports.queue import UNFINISHED, of_senders
 
@@ -48,10 +37,7 @@ class Cursor(NamedTuple):
 
 
 def listing(
-    only: Filter,
-    limit: int | None = None,
-    among: Collection[str] = (),
-    after: Cursor | None = None,
+    only: Filter, limit: int | None = None, among: Collection[str] = (), after: Cursor | None = None
 ) -> Iterator[Message]:
     """Read messages with their keys, the newest first; raise Refused if there is no such key.
 
@@ -72,32 +58,33 @@ def count(only: Filter) -> int:
 
 
 def _chosen(only):
-    messages = _with_keys()
+    return _with_keys().where(SQL("true"), *_conditions(only), *_creation_filters(only))
+
+
+def _conditions(only):
+    """Yield the conditions on whose messages are listed, and in which state."""
     if only.status:
-        messages = messages.where(has_status(Status(only.status)))
-    if only.status in FINISHED and not only.to:  # few messages have the same number
-        messages = messages.where(HAS_ENDED)  # names the index
+        yield has_status(Status(only.status))
+    if only.status in models.FINISHED and not only.to:  # few messages have the same number
+        yield models.HAS_ENDED  # names the index
     if only.awaiting_approval:
-        messages = messages.where(AWAITS_APPROVAL)
+        yield models.AWAITS_APPROVAL
     if only.to:
-        messages = messages.where(Message.to == only.to)
-    for condition in _creation_filters(only):
-        messages = messages.where(condition)
+        yield Message.to == only.to
     if only.visible_to:
         key = ApiKey.named(only.visible_to)
-        seen = (Message.key == key) | Message.available_to_group
-        messages = messages.where(Message.key.in_([key, *ApiKey.in_group(key.group)]), seen)
-    return messages
+        yield Message.key.in_([key, *ApiKey.in_group(key.group)])
+        yield (Message.key == key) | Message.available_to_group
 
 
 def _creation_filters(only):
-    """Return the conditions on when, and with which key, messages were created."""
-    conditions = [Message.id >= first_id(only.since)] if only.since else []
+    """Yield the conditions on when, and with which key, messages were created."""
+    if only.since:
+        yield Message.id >= first_id(only.since)
     if only.until:
-        conditions.append(Message.id < first_id(only.until))
+        yield Message.id < first_id(only.until)
     if only.key or only.group:
-        conditions.append(Message.key.in_(chosen_keys(only.key, only.group)))
-    return conditions
+        yield Message.key.in_(chosen_keys(only.key, only.group))
 
 
 def chosen_keys(name, group):
@@ -148,8 +135,8 @@ def count_awaiting(person: ApiKey, most: int, since: datetime = EPOCH) -> int:
 def _awaiting(person):
     """Return conditions that an index serves: one for each status, or for each key of a group."""
     if person.role == Role.OPERATOR:
-        return [AWAITS_APPROVAL & has_status(status) for status in WAITING]
-    return [(Message.key == key) & AWAITS_GROUP for key in ApiKey.in_group(person.group)]
+        return [models.AWAITS_APPROVAL & has_status(status) for status in models.WAITING]
+    return [(Message.key == key) & models.AWAITS_GROUP for key in ApiKey.in_group(person.group)]
 
 
 def by_time(cursor: Cursor) -> tuple:
@@ -197,7 +184,7 @@ def search(
 def _with_sendable():
     """Select the keys that have messages to be sent."""
     keys = ApiKey.alias("api_key")
-    theirs = Message.select().where(Message.key == keys.id, IS_SENDABLE)
+    theirs = Message.select().where(Message.key == keys.id, models.IS_SENDABLE)
     return keys.select().where(fn.EXISTS(theirs))
 
 
@@ -216,6 +203,6 @@ def _soonest(conditions, after, limit, *all_meet):
 
 def times_texted(numbers: Collection[str], since: datetime) -> dict[str, int]:
     """Count the texts that a carrier took for each of these numbers since an instant."""
-    taken = has_status(*TAKEN) & (Message.finished_at >= since) & of_senders()
+    taken = has_status(*models.TAKEN) & (Message.finished_at >= since) & of_senders()
     texts = Message.select(Message.to, fn.COUNT(SQL("*"))).where(Message.to.in_([*numbers]), taken)
     return dict(texts.group_by(Message.to).tuples()) if numbers else {}

@@ -9,22 +9,11 @@ from typing import NamedTuple
 
 from peewee import SQL, Case, Select, ValuesList, fn
 
+import models
 from access.keys import ApiKey, Role, names_of
 from database import InstantField, db
 from events.outbox import Event, EventAddress
-from models import (
-    AWAITS_APPROVAL,
-    FINISHED,
-    HAS_ENDED,
-    HAS_ERROR,
-    IS_RETRYING,
-    IS_SENDABLE,
-    PARTS,
-    TAKEN,
-    Message,
-    Status,
-    has_status,
-)
+from models import Message, Status, has_status
 
 HOUR = timedelta(hours=1)
 
@@ -40,7 +29,7 @@ RECEIPT_WITHIN = timedelta(minutes=1)
 
 UNFINISHED = {
     Status.SCHEDULED: [has_status(Status.SCHEDULED)],
-    Status.QUEUED: [IS_SENDABLE, AWAITS_APPROVAL & has_status(Status.QUEUED)],
+    Status.QUEUED: [models.IS_SENDABLE, models.AWAITS_APPROVAL & has_status(Status.QUEUED)],
     Status.SENDING: [has_status(Status.SENDING)],
 }
 """Conditions for the statuses that are not final; an index serves each."""
@@ -48,7 +37,7 @@ UNFINISHED = {
 
 def awaiting_approval() -> int:
     """Count the messages that wait for approval."""
-    return count_up_to(AWAITS_APPROVAL)
+    return count_up_to(models.AWAITS_APPROVAL)
 
 
 class Approvals(NamedTuple):
@@ -63,12 +52,12 @@ def approvals() -> Approvals:
     """Return how many messages wait for approval, and the first and the newest of them."""
     newest = fn.MAX(Message.id.cast("text")).coerce(False)  # Postgres has no largest UUID
     row = Message.select(fn.COUNT(SQL("*")), newest, fn.MIN(Message.send_at))
-    return Approvals(*row.where(AWAITS_APPROVAL).tuples().get())
+    return Approvals(*row.where(models.AWAITS_APPROVAL).tuples().get())
 
 
 def unusual() -> list[Message]:
     """Return, of each key and country, the newest text that waits because it is unusual."""
-    held = AWAITS_APPROVAL & Message.held_because.is_null(False)
+    held = models.AWAITS_APPROVAL & Message.held_because.is_null(False)
     newest = fn.MAX(Message.id.cast("text")).coerce(False)  # as above
     ids = Message.select(newest).where(held).group_by(Message.key, Message.country).tuples()
     found = Message.select(Message, ApiKey).join(ApiKey)
@@ -78,23 +67,24 @@ def unusual() -> list[Message]:
 def approvals_by_key() -> list[tuple[str, int]]:
     """Count the messages that wait for approval by the names of their keys, the most first."""
     messages = fn.COUNT(SQL("*"))
-    counts = Message.select(ApiKey.name, messages).join(ApiKey).where(AWAITS_APPROVAL)
+    counts = Message.select(ApiKey.name, messages).join(ApiKey).where(models.AWAITS_APPROVAL)
     return list(counts.group_by(ApiKey.name).order_by(messages.desc(), ApiKey.name).tuples())
 
 
 def awaiting_carrier(testers_too: bool = True) -> int:
     """Count the messages that may be sent now, with those of testers and paused keys or without."""
-    return count_up_to(IS_SENDABLE if testers_too else IS_SENDABLE & may_go())
+    return count_up_to(models.IS_SENDABLE if testers_too else models.IS_SENDABLE & may_go())
 
 
 def in_lane(lane: str, excluded: Collection[int]) -> int:
     """Count the messages in a lane that may be sent now, except those of the excluded keys."""
-    return count_up_to(IS_SENDABLE & (Message.lane == lane) & Message.key.not_in([*excluded]))
+    in_lane = (Message.lane == lane) & Message.key.not_in([*excluded])
+    return count_up_to(models.IS_SENDABLE & in_lane)
 
 
 def next_parts() -> list[int]:
     """Return the parts of SAMPLE messages of senders that may be sent now, a number for each."""
-    found = Message.select(PARTS).where(IS_SENDABLE, may_go()).limit(SAMPLE)
+    found = Message.select(models.PARTS).where(models.IS_SENDABLE, may_go()).limit(SAMPLE)
     return [parts for (parts,) in found.tuples()]
 
 
@@ -106,7 +96,7 @@ def oldest_due(now: datetime) -> datetime | None:
     """
     is_due = has_status(Status.SCHEDULED) & (Message.send_at <= now)
     due = Message.select(fn.MIN(Message.send_at)).where(is_due, may_go())
-    tried = Message.select(fn.MIN(Message.due_since)).where(IS_RETRYING, may_go())
+    tried = Message.select(fn.MIN(Message.due_since)).where(models.IS_RETRYING, may_go())
     instants = due.scalar(), tried.scalar(), _oldest_sendable()
     return min(filter(None, instants), default=None)
 
@@ -115,7 +105,7 @@ def _oldest_sendable():
     """Return since when the first message of any key could have been sent."""
     approved = (Message.approved_at > Message.send_at, Message.approved_at)
     ready_at = Case(None, [approved], Message.send_at)
-    theirs = Message.select(ready_at).where(Message.key == ApiKey.id, IS_SENDABLE)
+    theirs = Message.select(ready_at).where(Message.key == ApiKey.id, models.IS_SENDABLE)
     first = theirs.order_by(Message.send_at, Message.id).limit(1)
     sends = (ApiKey.role != Role.TESTER) & ApiKey.paused_at.is_null()
     earliest = ApiKey.select(fn.MIN(first)).where(sends)
@@ -156,13 +146,13 @@ def may_go():
 
 def retrying() -> int:
     """Count the messages that wait for another try."""
-    return count_up_to(IS_RETRYING)
+    return count_up_to(models.IS_RETRYING)
 
 
 def last_sent_at() -> datetime | None:
     """Return when a carrier last took a text."""
-    latest = Message.select(fn.MAX(Message.finished_at)).where(HAS_ENDED, of_senders())
-    instants = (latest.where(Message.status == status).scalar() for status in TAKEN)
+    latest = Message.select(fn.MAX(Message.finished_at)).where(models.HAS_ENDED, of_senders())
+    instants = (latest.where(Message.status == status).scalar() for status in models.TAKEN)
     return max(filter(None, instants), default=None)
 
 
@@ -180,12 +170,10 @@ def errors_by_key(since: datetime) -> list[tuple[str, str, int]]:
     The commonest comes first. Only the latest SAMPLE retried messages, failed ones and undelivered
     ones count, so an outage with a million failures does not slow this down.
     """
-    counts = Counter()
-    failed, undelivered = (
-        (Message.status == status) & HAS_ENDED for status in (Status.FAILED, Status.UNDELIVERED)
-    )
-    ended = Message.finished_at
-    for which, at in ((HAS_ERROR, Message.last_error_at), (failed, ended), (undelivered, ended)):
+    counts, kinds = Counter(), [(models.HAS_ERROR, Message.last_error_at)]
+    for status in (Status.FAILED, Status.UNDELIVERED):
+        kinds.append(((Message.status == status) & models.HAS_ENDED, Message.finished_at))
+    for which, at in kinds:
         told = which & of_senders() & (at >= since) & Message.last_error.is_null(False)
         latest = Message.select(Message.last_error, Message.key).where(told).order_by(at.desc())
         counts.update(latest.limit(SAMPLE).tuples())
@@ -229,17 +217,17 @@ def failure_spike(now: datetime) -> FailureSpike | None:
 def _first_in_flight(now):
     """Return when the first text was sent that may still get its receipt, or None."""
     recent = Message.finished_at > now - RECEIPT_WITHIN
-    sent = (Message.status == Status.SENT) & HAS_ENDED & of_senders() & recent
+    sent = (Message.status == Status.SENT) & models.HAS_ENDED & of_senders() & recent
     return Message.select(fn.MIN(Message.finished_at)).where(sent).scalar()
 
 
 def _latest_ended(since, until):
     """Return the latest LATEST messages that a carrier took or that failed, the latest first."""
-    found, ended = [], of_senders() & HAS_ENDED & (Message.finished_at >= since)
+    found, ended = [], of_senders() & models.HAS_ENDED & (Message.finished_at >= since)
     if until:
         ended &= Message.finished_at < until
     columns = (Message.id, Message.status, Message.finished_at, Message.last_error)
-    for status in (*TAKEN, Status.FAILED):  # one index lookup each
+    for status in (*models.TAKEN, Status.FAILED):  # one index lookup each
         each = Message.select(*columns).where(Message.status == status, ended)
         found.extend(each.order_by(Message.finished_at.desc(), Message.id.desc()).limit(LATEST))
     return sorted(found, key=lambda each: (each.finished_at, each.id), reverse=True)[:LATEST]
@@ -258,7 +246,7 @@ def by_status() -> dict[str, int]:
 
 def count_ended(before: datetime) -> int:
     """Count the messages that ended before an instant."""
-    ended = has_status(*FINISHED) & HAS_ENDED
+    ended = has_status(*models.FINISHED) & models.HAS_ENDED
     return count_up_to(ended & (Message.finished_at < before))
 
 
@@ -270,7 +258,7 @@ def ended_since(instant: datetime, most: int | None = None) -> dict[str, int]:
     since = Message.finished_at >= instant
     return {
         status: count_up_to((Message.status == status) & since, most, Message.finished_at)
-        for status in FINISHED
+        for status in models.FINISHED
     }
 
 
@@ -285,16 +273,17 @@ def going_out(first: datetime, hours: int, most: int) -> list[tuple[int, int]]:
     since, until = spans.c.column1, spans.c.column2  # as both databases name them
     is_there = (Message.send_at >= since) & (Message.send_at < until)
     due = has_status(Status.SCHEDULED) & is_there
-    counted = [_counted(each, most, Message.send_at) for each in (due, due & AWAITS_APPROVAL)]
+    unapproved = due & models.AWAITS_APPROVAL
+    counted = [_counted(each, most, Message.send_at) for each in (due, unapproved)]
     counts = [*Select([spans], counted).order_by(since).tuples().execute(db)]
-    total, unapproved = counts[0]
-    queued = count_up_to(IS_SENDABLE, most, Message.key, Message.send_at)
-    return [(min(most, total + queued), unapproved), *counts[1:]]
+    (total, *awaiting), *later = counts
+    queued = count_up_to(models.IS_SENDABLE, most, Message.key, Message.send_at)
+    return [(min(most, total + queued), *awaiting), *later]
 
 
 def due_once_approved(most: int) -> int:
     """Count the messages that only an approval keeps from being sent now, up to `most`."""
-    return count_up_to(has_status(Status.QUEUED) & AWAITS_APPROVAL, most, Message.send_at)
+    return count_up_to(has_status(Status.QUEUED) & models.AWAITS_APPROVAL, most, Message.send_at)
 
 
 def count_up_to(condition, most=None, *order):

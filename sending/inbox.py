@@ -12,7 +12,7 @@ from peewee import SQL, Case, Expression, Tuple, Value, fn
 
 from access.keys import ApiKey, Role
 from database import EPOCH, PAGE, in_pages
-from reports import Cursor
+from reports.listings import Cursor
 from reports.matching import look_through, matches
 from sending.replies import MAY_BE_NO, WAITS, Reply
 

@@ -26,7 +26,7 @@ from database import PAGE, CarrierTextField, InstantField, Table, db, isoformat
 from database.clock import is_ahead, is_within
 from events.outbox import Event
 from models import Message
-from reports import Cursor
+from reports.listings import Cursor
 from sending import meaning
 from sending.meaning import Meaning
 

@@ -42,14 +42,9 @@ def callback(name: str, kind: str) -> Response:
     if not (settings.public_url and way):
         abort(403, REFUSAL)
     query = request.query_string.decode("latin-1")
-    callback = Callback(
-        kind,
-        request.method,
-        f"{settings.public_url}/carriers/{name}/{kind}{query and '?'}{query}",
-        {header.lower(): value for header, value in request.headers},
-        body,
-        name,
-    )
+    url = f"{settings.public_url}/carriers/{name}/{kind}{query and '?'}{query}"
+    headers = {header.lower(): value for header, value in request.headers}
+    callback = Callback(kind, request.method, url, headers, body, name)
     try:
         events = current_app.extensions["carriers"][way.name].callback(callback)
     except NotGenuine:

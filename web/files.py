@@ -4,37 +4,30 @@ import gzip
 import mimetypes
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from flask import Response, request
 from werkzeug.http import generate_etag
 
 
-class File(NamedTuple):
-    """A file's content, plain and compressed, its type and its ETag."""
-
-    plain: bytes
-    compressed: bytes
-    kind: str
-    etag: str
-
-
 @cache
-def read(path: Path) -> File:
-    """Read a file of ours; it does not change while the process runs."""
+def read(path: Path) -> tuple[bytes, bytes, str, str]:
+    """Return a file's content, plain and compressed, its type and its ETag.
+
+    It is ours, so it does not change while the process runs.
+    """
     plain = path.read_bytes()
     kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    return File(plain, gzip.compress(plain, mtime=0), kind, generate_etag(plain))
+    return plain, gzip.compress(plain, mtime=0), kind, generate_etag(plain)
 
 
 def serve(path: Path) -> Response:
     """Return a file of ours; a browser that has it already gets 304."""
-    file = read(path)
-    response = Response(file.plain, mimetype=file.kind)
+    plain, compressed, kind, etag = read(path)
+    response = Response(plain, mimetype=kind)
     response.headers["Vary"] = "Accept-Encoding"
-    if request.accept_encodings["gzip"] and len(file.compressed) < len(file.plain):
-        response.data = file.compressed
+    if request.accept_encodings["gzip"] and len(compressed) < len(plain):
+        response.data = compressed
         response.headers["Content-Encoding"] = "gzip"
     response.headers["Cache-Control"] = "no-cache"  # ask whether it has changed
-    response.set_etag(file.etag, weak=True)
+    response.set_etag(etag, weak=True)
     return response.make_conditional(request)

@@ -14,6 +14,7 @@ import database
 from schemas import BadRequest
 
 MAX_BODY = 64 * 1024  # bytes
+TOO_LARGE = f"The body has more than {MAX_BODY // 1024} KiB."
 BEARER = WWWAuthenticate("bearer")
 REFUSED = "text_messages.refused"  # in the environ: the error of a request that cannot be served
 
@@ -32,7 +33,7 @@ def read_body() -> bytes:
     length = request.content_length
     announced = length or 0
     if announced > MAX_BODY:
-        _too_large()
+        abort(413, TOO_LARGE)
     chunked = length is None and request.environ.get("wsgi.input_terminated")
     try:
         body = request.environ["wsgi.input"].read(MAX_BODY + 1 if chunked else announced)
@@ -41,14 +42,10 @@ def read_body() -> bytes:
     except Exception:  # gunicorn's errors have no common base class
         raise BadRequest("body: is not encoded as announced") from None
     if len(body) > MAX_BODY:
-        _too_large()
+        abort(413, TOO_LARGE)
     if len(body) < announced:
         raise BadRequest("body: is shorter than announced")
     return body
-
-
-def _too_large():
-    abort(413, f"The body has more than {MAX_BODY // 1024} KiB.")
 
 
 # Around each request

@@ -32,19 +32,10 @@ LINGER = 2  # seconds for a client to read an answer before its connection close
 PREMATURE = "Ignored premature client disconnection"  # and, in gunicorn's log, what it had sent
 
 REFUSALS = {
-    errors.LimitRequestLine: (exceptions.RequestURITooLarge, "The address is too long."),
-    errors.LimitRequestHeaders: (
-        exceptions.RequestHeaderFieldsTooLarge,
-        "The headers are too large, or too many.",
-    ),
-    errors.ExpectationFailed: (
-        exceptions.ExpectationFailed,
-        "No expectation but 100-continue can be met.",
-    ),
-    errors.UnsupportedTransferCoding: (
-        exceptions.NotImplemented,
-        "No transfer coding but chunked is understood.",
-    ),
+    errors.LimitRequestLine: (414, "The address is too long."),
+    errors.LimitRequestHeaders: (431, "The headers are too large, or too many."),
+    errors.ExpectationFailed: (417, "No expectation but 100-continue can be met."),
+    errors.UnsupportedTransferCoding: (501, "No transfer coding but chunked is understood."),
 }
 """What the application answers to gunicorn's errors; to any other error of a client, 400."""
 
@@ -134,8 +125,8 @@ def error_of(exc: BaseException) -> Exception:
     gunicorn's own words repeat what the client sent.
     """
     if type(exc) in REFUSALS:
-        kind, words = REFUSALS[type(exc)]
-        return kind(words)
+        status, words = REFUSALS[type(exc)]
+        return exceptions.default_exceptions[status](words)
     if isinstance(exc, (errors.ParseException, ssl.SSLError)):
         return BadRequest("request: is not HTTP as RFC 9112 defines it")
     return exc if isinstance(exc, Exception) else exceptions.InternalServerError()

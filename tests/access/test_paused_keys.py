@@ -2,12 +2,12 @@
 
 import pytest
 
-import reports
 from access.keys import ApiKey
 from answers import accepted, refusal, sender
 from database import Refused, clock
 from databases import on_both
 from models import Status
+from reports import listings, queue
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import again, decide_on, key_named, store
 
@@ -88,9 +88,9 @@ def test_what_waits_is_nobodys_fault_and_what_was_sent_still_counts():
     store(before, key=paused, status=Status.SCHEDULED)
     store(before, key=paused, due_since=before)
     store(before, key=paused, status=Status.SENT, finished_at=before)
-    assert reports.oldest_due(TUESDAY_NOON) == before
+    assert queue.oldest_due(TUESDAY_NOON) == before
     paused.pause(TUESDAY_NOON)
-    assert reports.oldest_due(TUESDAY_NOON) is None
-    assert reports.awaiting_carrier(testers_too=False) == 0
-    assert reports.last_sent_at() == before
-    assert reports.times_texted([NEW_YORK], before) == {NEW_YORK: 1}
+    assert queue.oldest_due(TUESDAY_NOON) is None
+    assert queue.awaiting_carrier(testers_too=False) == 0
+    assert queue.last_sent_at() == before
+    assert listings.times_texted([NEW_YORK], before) == {NEW_YORK: 1}

@@ -2,8 +2,10 @@
 
 from contextlib import contextmanager
 from datetime import timedelta
+from unittest.mock import Mock
 
 import pytest
+from peewee import OperationalError
 
 from carrier_servers import Answer
 from database import clock
@@ -80,6 +82,22 @@ def test_what_is_in_hand_for_an_old_address_goes_to_the_new_one(
     wait_until(lambda: not Event.select().count())
     assert len(receiver.events) + len(other.events) == 1 + 30
     assert len(receiver.requests) <= 1 + 4
+
+
+def test_an_outage_while_it_is_put_back_leaves_none_in_hand(
+    app_key, receiver, receivers, monkeypatch
+):
+    other, delivering = receivers(), Deliveries(300, Message.note_notified)
+    cancelled()
+    delivering.exchange(clock.now())
+    EventAddress.set(app_key, other.url, clock.now())
+    with monkeypatch.context() as away:
+        away.setattr(Event, "renew", Mock(side_effect=OperationalError("is gone")))
+        with pytest.raises(OperationalError):
+            delivering.exchange(clock.now())
+    delivering.start()
+    delivering.finish()
+    assert (len(receiver.events), len(other.events)) == (0, 1)
 
 
 # Switched off

@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-import reports
 from access.keys import ApiKey, Role
 from database import PAGE
 from databases import on_both, on_sqlite
 from models import FINISHED, Status
 from query_plans import plans, reads_whole
-from reports import Filter
+from reports import listings, queue
+from reports.listings import Filter
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import key_named, store, store_many
 
@@ -20,24 +20,24 @@ pytestmark = on_both
 OLD = TUESDAY_NOON - timedelta(days=31)
 OPERATOR = ApiKey(id=0, name="Olga", role=Role.OPERATOR)
 ASKED_OFTEN = {
-    "retrying": reports.retrying,
-    "last sent": reports.last_sent_at,
-    "the commonest error": lambda: reports.commonest_error(OLD),
-    "why most ended badly": lambda: reports.failure_spike(TUESDAY_NOON),
-    "await approval": reports.awaiting_approval,
-    "await a carrier": reports.awaiting_carrier,
-    "oldest due": lambda: reports.oldest_due(TUESDAY_NOON),
-    "waiting, by status": reports.waiting,
-    "ended": lambda: reports.ended_since(OLD),
-    "ended, up to a number": lambda: reports.ended_since(OLD, 50),
-    "going out": lambda: reports.going_out(TUESDAY_NOON, 24, 50),
-    "an operator's page": lambda: reports.awaiting(OPERATOR, None, 50),
-    "an operator's count": lambda: reports.count_awaiting(OPERATOR, 50),
-    "an operator's new texts": lambda: reports.count_awaiting(OPERATOR, 50, TUESDAY_NOON),
-    "the desk's page of a number": lambda: reports.page(Filter(to=NEW_YORK), None, 50),
+    "retrying": queue.retrying,
+    "last sent": queue.last_sent_at,
+    "the commonest error": lambda: queue.commonest_error(OLD),
+    "why most ended badly": lambda: queue.failure_spike(TUESDAY_NOON),
+    "await approval": queue.awaiting_approval,
+    "await a carrier": queue.awaiting_carrier,
+    "oldest due": lambda: queue.oldest_due(TUESDAY_NOON),
+    "waiting, by status": queue.waiting,
+    "ended": lambda: queue.ended_since(OLD),
+    "ended, up to a number": lambda: queue.ended_since(OLD, 50),
+    "going out": lambda: queue.going_out(TUESDAY_NOON, 24, 50),
+    "an operator's page": lambda: listings.awaiting(OPERATOR, None, 50),
+    "an operator's count": lambda: listings.count_awaiting(OPERATOR, 50),
+    "an operator's new texts": lambda: listings.count_awaiting(OPERATOR, 50, TUESDAY_NOON),
+    "the desk's page of a number": lambda: listings.page(Filter(to=NEW_YORK), None, 50),
 } | {
-    f"the desk's page of {status}": lambda status=status: reports.page(
-        Filter(status=status), reports.Cursor(0, TUESDAY_NOON, store().id), 50
+    f"the desk's page of {status}": lambda status=status: listings.page(
+        Filter(status=status), listings.Cursor(0, TUESDAY_NOON, store().id), 50
     )
     for status in (None, *Status)
 }
@@ -64,11 +64,11 @@ def test_an_index_serves_what_is_asked_often(database_url, name):
 def test_an_index_serves_a_listing(database_url, index, only):
     store_many(30)
     store(key=key_named("of red", "red"), status=Status.SENT, finished_at=OLD)
-    (plan,) = plans(lambda: list(reports.listing(only, 50)))
+    (plan,) = plans(lambda: list(listings.listing(only, 50)))
     assert any(re.search(rf"SEARCH t1 .*_?{index}\b|SCAN t1 .*_{index}\b", line) for line in plan)
 
 
 def test_a_listing_reads_a_page_at_a_time(database_url):
     store_many(2 * PAGE + 1)
-    assert len(plans(lambda: list(reports.listing(Filter())))) == 3
-    assert len(plans(lambda: next(reports.listing(Filter())))) == 1
+    assert len(plans(lambda: list(listings.listing(Filter())))) == 3
+    assert len(plans(lambda: next(listings.listing(Filter())))) == 1

@@ -11,7 +11,7 @@ from database import clock, db
 from databases import on_both, on_sqlite
 from models import Status
 from query_plans import plans, reads_whole
-from reports import Cursor
+from reports.listings import Cursor
 from samples import DAY, NEW_YORK, TUESDAY_NOON
 from sending import claims, inbound, inbox
 from sending.inbound import ReplyRules

@@ -9,7 +9,6 @@ from datetime import timedelta
 
 import pytest
 
-import reports
 import stored_messages
 from access.keys import ApiKey, Role
 from carriers import CarrierError
@@ -21,6 +20,7 @@ from fake_carrier import TOO_FAST
 from models import Message, Status
 from monitoring import health
 from own_threads import begin
+from reports import queue
 from samples import ALWAYS_OPEN, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending.attempts import Attempt
@@ -296,7 +296,7 @@ def test_what_testers_send_is_no_problem_of_the_service(run_pass, carrier, teste
     run_pass(TUESDAY_NOON)
     state = health.read(TUESDAY_NOON + timedelta(hours=2))
     assert (state.oldest_due, state.failure_spike, state.last_sent_at) == (None, None, None)
-    assert reports.failure_spike(TUESDAY_NOON) is None
+    assert queue.failure_spike(TUESDAY_NOON) is None
     assert state.commonest_error is None
 
 

@@ -8,7 +8,6 @@ from functools import partial
 import psycopg
 
 import acceptance
-import reports
 from acceptance import NewMessage, Request
 from access.keys import ApiKey, rules_of
 from access.rules import end_of
@@ -17,6 +16,7 @@ from carriers.lanes import Lane, Routes, new_lane
 from carriers.ways import Way
 from database import clock, db
 from models import TAKEN, Message, Status, new_id
+from reports import queue
 from samples import DAY, HOUR, NEW_YORK, TUESDAY_NOON
 from sending import claims, heartbeats, waiting
 from sending.attempts import Attempt, Result
@@ -210,7 +210,7 @@ def again(message):
 
 def statuses():
     """The number of messages in each status that has any."""
-    return {status: count for status, count in reports.by_status().items() if count}
+    return {status: count for status, count in queue.by_status().items() if count}
 
 
 def connection_of(url):
