@@ -323,12 +323,6 @@ def test_a_late_yes_settles_a_doubt_whatever_became_of_the_message(columns):
     assert not moved.apply(outcomes.Outcome(Status.SCHEDULED, "no answer", LATER), LATER)
 
 
-def test_a_late_yes_to_the_first_copy_changes_nothing_once_the_second_is_taken():
-    message = sent("SM2", in_doubt=1, in_doubt_since=TUESDAY_NOON)
-    receipts.record([LateAnswer(str(message.id), "SM1")], LATER, "asked", FAKE)
-    assert again(message).carrier_reference == "SM2"
-
-
 @pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parametrize(
     ("answered", "told"),

@@ -22,7 +22,6 @@ from samples import (
     TUESDAY_NOON,
 )
 from sending import doubts, inbound, receipts, waiting
-from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.inbound import ReplyRules
 from sending.outcomes import MAY_HAVE_TAKEN_IT, UNANSWERED
@@ -38,7 +37,7 @@ from several_carriers import (
     WAY,
     NamedCarrier,
 )
-from stored_messages import again, claim, decide_on, held, key_named, statuses, store, store_many
+from stored_messages import again, decide_on, held, key_named, statuses, store, store_many
 
 pytestmark = on_both
 
@@ -533,20 +532,3 @@ def test_a_late_receipt_of_a_copy_from_before_a_retry_is_no_other_texts(
     late = Receipt("SM1", True, number=NEW_YORK)
     receipts.record([late], TUESDAY_NOON + 5 * HOUR, False, Way("us"))
     assert again(second).status == Status.SCHEDULED, "which of the two is not known"
-
-
-def test_of_several_receipts_at_once_each_is_of_its_own_copy(database_url):
-    """Two carriers have used one reference, for two messages."""
-    us, gb = Way("us"), Way("gb")
-    one = store(to=NEW_YORK, send_at=TUESDAY_NOON - MINUTE)
-    two = store(to=LONDON)
-    for message, carrier, reference in ((one, us, "1"), (two, us, "2"), (two, gb, "1")):
-        Message.update(status=Status.QUEUED).where(Message.id == message.id).execute()
-        claim(1)
-        Attempt.update(carrier=carrier.name).where(Attempt.result.is_null()).execute()
-        receipts.sent({message.id: reference}, TUESDAY_NOON, carrier)
-    said = [Receipt("1", False, "off"), Receipt("2", False, "off")]
-    receipts.record(said, TUESDAY_NOON, False, us)
-    assert (again(one).status, again(two).status) == (Status.UNDELIVERED, Status.SENT)
-    told = {(each.carrier, each.reference): each.receipt for each in Attempt.select()}
-    assert told == {("us", "1"): "undelivered", ("us", "2"): "undelivered", ("gb", "1"): None}
