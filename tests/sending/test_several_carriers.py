@@ -249,17 +249,6 @@ def renamed(*names):
     return [Way(name, was=BEFORE[name]) for name in names]
 
 
-def test_a_pause_goes_on_where_the_carrier_is_renamed(run_both, us, eu):
-    us.name, us.answer = "twilio", CarrierError("slow down", too_fast=True, retry_after=600)
-    store(country="US")
-    run_both(TUESDAY_NOON, [Way("twilio")], [us])
-    us.name, us.answer = "us", None
-    run_both(TUESDAY_NOON + 9 * MINUTE, renamed("us"), [us])
-    assert len(us.texts) == 1
-    run_both(TUESDAY_NOON + 10 * MINUTE, renamed("us"), [us])
-    assert len(us.texts) == 2
-
-
 @pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "with another"])
 @pytest.mark.parametrize("has_it", [True, False])
 @pytest.mark.parametrize("name", ["older", "us"])
