@@ -335,15 +335,6 @@ def test_a_reference_that_its_text_has_under_the_old_name_is_no_others(run_both)
     assert len(us.texts) == 1, "the carrier has not taken it"
 
 
-def test_texts_in_doubt_at_the_upgrade_belong_to_the_first_carrier(run_both):
-    us, eu = both = asked_both()
-    us.has[NEW_YORK] = ["SM1"]
-    store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
-    run_both(TUESDAY_NOON, carriers=both)
-    assert Message.get().carrier_reference == "SM1"
-    assert (us.texts, eu.texts) == ([], [])
-
-
 # References
 
 
