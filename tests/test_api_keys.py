@@ -152,7 +152,7 @@ def test_a_key_rotated_twice_has_no_more_than_two_secrets(create, flask, knock, 
     assert good() == ["first", "second"]
     at(TUESDAY_NOON + HOUR / 2)
     third = flask("keys", "rotate", "app", "--overlap", overlap).stdout.strip()
-    assert good() == ["second", "third"] if lasts else ["third"]
+    assert good() == (["second", "third"] if lasts else ["third"])
     if lasts:
         at(TUESDAY_NOON + HOUR / 2 + lasts - timedelta(milliseconds=1))
         assert good() == ["second", "third"]

@@ -16,8 +16,7 @@ import recipients
 import scheduler
 from access.do_not_call import DoNotCall
 from carriers import CarrierError
-from database import pool
-from databases import END_OTHER_CONNECTIONS, on_both
+from databases import on_both
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST
 from faulty_database import FaultyDatabase
 from models import TAKEN, WAITING, Message, Status
@@ -44,7 +43,6 @@ from stored_messages import (
     FAKE,
     again,
     claim,
-    connection_of,
     decide_on,
     held,
     look,
@@ -280,23 +278,6 @@ def test_a_failed_send_is_tried_again_after_1_5_and_25_minutes_or_as_the_setting
     assert {m.last_error for m in Message.select()} == {"out of order"}
 
 
-def test_too_fast_is_a_pause_for_all_schedulers(run_pass, carrier):
-    """As long as the carrier asks for, or growing; then one text goes first."""
-    numbers, now, left = store_many(3), TUESDAY_NOON, iter([7, None, None, 7])
-    carrier.answers = dict.fromkeys(
-        numbers, lambda: CarrierError("slow", too_fast=True, retry_after=next(left))
-    )
-    for sends, pause in enumerate([7, 2, 4, 7], start=1):
-        run_pass(now, send_concurrency=1)
-        assert len(carrier.texts) == sends
-        run_pass(now + pause * SECOND - MILLISECOND)
-        assert len(carrier.texts) == sends, "nothing goes before the pause ends"
-        now += pause * SECOND
-    carrier.answers.clear()
-    assert run_pass(now)["sent"] == 3
-    assert Message.select().where(Message.attempts > 1).count() == 0
-
-
 def test_after_too_fast_the_refused_text_keeps_its_place(run_pass, carrier):
     numbers = [f"+1212555{n:04}" for n in range(5)]
     for n, number in enumerate(numbers):
@@ -348,15 +329,6 @@ def test_what_a_dead_sender_held_is_sent_by_another_after_claim_timeout(run_pass
     counts = run_pass(over + MILLISECOND, claim_timeout=timeout)
     assert +counts == Counter({"taken over": 1, "sent": 1})
     assert carrier.numbers == [NEW_YORK]
-
-
-def test_what_is_taken_over_passes_all_gates_again(run_pass, carrier):
-    held(Status.SENDING, claimed_at=TUESDAY_NOON, check_dnc=True)
-    held(Status.SENDING, claimed_at=TUESDAY_NOON, to=NEIGHBOUR)
-    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
-    counts = run_pass(TUESDAY_NIGHT)
-    assert +counts == Counter({"taken over": 2, "blocked": 1, "rescheduled": 1})
-    assert carrier.texts == []
 
 
 @pytest.mark.slow
@@ -475,34 +447,6 @@ def test_a_scheduler_that_is_to_stop_does_not_wait_for_the_database_for_ever(
     carrier.answers[NEW_YORK] = go_away
     with pytest.raises(database.ERRORS):
         scheduler_.run_pass()
-
-
-@pytest.fixture
-def break_database(database_url):
-    """Break the database for half a second: close Postgres' connections, lock SQLite."""
-    connection = connection_of(database_url)
-
-    def begin():
-        if database_url.startswith("sqlite"):
-            connection.execute("BEGIN IMMEDIATE")
-            threading.Timer(0.5, connection.execute, ["ROLLBACK"]).start()
-        else:
-            connection.execute(END_OTHER_CONNECTIONS)
-
-    yield begin
-    connection.close()
-
-
-@pytest.mark.slow
-def test_a_database_that_breaks_while_texts_are_under_way_doubles_none(
-    run_pass, carrier, break_database, monkeypatch
-):
-    numbers = store_many(20)
-    monkeypatch.setattr(pool, "PATIENCE", 0.1)
-    carrier.answers[numbers[3]] = break_database
-    assert run_pass(TUESDAY_NOON)["sent"] == 20
-    assert sorted(carrier.numbers) == numbers
-    assert statuses() == {Status.SENT: 20}
 
 
 # Time

@@ -306,13 +306,6 @@ def test_a_key_with_the_name_of_a_revoked_one_begins_anew(limited, run):
     refusal(send(), 429)
 
 
-def test_one_key_at_its_limit_keeps_no_other_from_sending(limited):
-    shop, other = limited("1/d"), limited("5/d", "other")
-    accepted(shop())
-    refusal(shop(), 429)
-    accepted(other())
-
-
 # In parts and by the month
 
 

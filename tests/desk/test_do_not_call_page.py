@@ -9,7 +9,7 @@ from access.keys import Role
 from database import Refused
 from databases import on_both
 from desk_visitor import reply, signed_in
-from samples import DAY, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
+from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending.replies import Reply
 
 PAGE = "/desk/do-not-call"
@@ -126,17 +126,6 @@ def test_after_a_minute_it_is_not_undone_and_never_by_others(app, page, approver
     page.post(PAGE, [*form["inputs"], ("undo", undo["value"])])
     assert "Undo works for one minute" in page.page.text
     assert DoNotCall.lists(NEW_YORK)
-
-
-@on_both
-def test_an_instant_before_the_minute_is_over_counts(database_url):
-    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator", "Olga")
-    change, now = DoNotCallHistory.latest(NEW_YORK).id, TUESDAY_NOON + MINUTE
-    with pytest.raises(Refused):
-        DoNotCall.undo(change, "Olga", now - MINUTE, now)
-    now -= MILLISECOND
-    assert DoNotCall.undo(change, "Olga", now - MINUTE, now) == NEW_YORK
-    assert history() == [("joined", "operator", "Olga"), ("left", "operator", "Olga")]
 
 
 @pytest.mark.parametrize("stop_at", [-30, 30])

@@ -13,7 +13,6 @@ from fake_carrier import FOR_GOOD
 from models import Message, Status
 from running import wait_until
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from scheduler import Scheduler
 from sending import doubts, receipts, waiting
 from stored_messages import FAKE, again, decide_on, held, store, store_many
 
@@ -27,24 +26,6 @@ def later(run_pass, minutes, **changes):
     counts = run_pass(TUESDAY_NOON + minutes * MINUTE, **changes)
     del counts["promoted"]
     return +counts
-
-
-def test_two_equal_texts_in_doubt_are_not_taken_for_one(run_pass, askable):
-    both = [store(), store()]
-    answers = iter([IN_DOUBT, CarrierError("lost", in_doubt=True)])
-    taken = iter([True, False])
-
-    def lose():
-        if next(taken):
-            askable.taken.append((NEW_YORK, "Hello"))
-        raise next(answers)
-
-    askable.answers[NEW_YORK] = lose
-    later(run_pass, 0, carrier=askable)
-    askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
-    later(run_pass, 2, carrier=askable)
-    assert {again(message).carrier_reference for message in both} == {"SM0", "SM1"}
-    assert len(askable.taken) == 2
 
 
 def test_the_copy_of_an_equal_text_that_is_purged_is_not_that_of_one_that_failed(run_pass, askable):
@@ -108,19 +89,6 @@ def test_a_yes_that_comes_after_a_retry_does_not_undo_the_retry(run_pass, askabl
     askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
     later(run_pass, 0, carrier=askable)
     assert (again(message).status, again(message).carrier_reference) == (Status.SENT, "SM1")
-
-
-def test_what_is_to_be_sent_after_asking_waits_where_the_scheduler_is_to_stop(
-    settings, askable, at
-):
-    at(TUESDAY_NOON)
-    message = store(in_doubt=1, in_doubt_since=TUESDAY_NOON, attempts=1)
-    stopped = Scheduler(settings, askable)
-    askable.finding = stopped.stop.request
-    stopped.run_pass()
-    assert askable.asked
-    assert askable.texts == []
-    assert (again(message).status, again(message).in_doubt) == (Status.QUEUED, 0)
 
 
 # What cannot be judged

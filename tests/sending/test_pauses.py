@@ -232,21 +232,6 @@ def in_doubt(count):
     return store_many(count, in_doubt=1, in_doubt_with="fake", in_doubt_since=TUESDAY_NOON)
 
 
-@pytest.mark.parametrize("found", [True, False], ids=["taken", "not taken"])
-@pytest.mark.parametrize("cause", [{}, {"trouble": "no credit"}], ids=["too fast", "the account"])
-def test_after_a_pause_an_answered_question_lets_one_text_go_and_not_all(
-    run_pass, askable, found, cause
-):
-    (number,) = in_doubt(1)
-    askable.taken = [(number, "Hello")] if found else []
-    rest = [store(to=f"+1212555{n}", send_at=TUESDAY_NOON + SECOND).to for n in range(3000, 3020)]
-    CarrierState.create(name="fake")
-    CarrierState.begin_pause("fake", TUESDAY_NOON - MINUTE, **cause)
-    askable.answers = dict.fromkeys([number, *rest], ACCOUNT if cause else TOO_FAST)
-    run_pass(TUESDAY_NOON, askable)
-    assert len(askable.texts) == 1
-
-
 # When a trouble is over
 
 NO_TEXT = "no text waits"

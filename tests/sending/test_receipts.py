@@ -89,15 +89,6 @@ def test_delivered_is_the_last_word_in_any_order(said, status, reason, at_once, 
     assert "SM1" not in kept()
 
 
-def test_each_receipt_is_of_the_message_with_its_reference():
-    one, two, three = sent("SM1"), sent("SM2"), sent("SM4")
-    said = [("SM1", True, None), ("SM2", False, "x"), ("SM3", True, None), ("SM1", True, None)]
-    report([*said, ("SM4", False, "y")])
-    assert [again(each).last_error for each in (one, two, three)] == [None, "x", "y"]
-    assert kept() == {"SM3": True}
-    report(())
-
-
 def test_where_a_carrier_uses_a_reference_again_the_latest_message_is_meant():
     old, new = sent("7"), sent("7", finished_at=TUESDAY_NOON + DAY)
     report([("7", True, None)])
@@ -321,12 +312,6 @@ def test_a_late_yes_settles_a_doubt_whatever_became_of_the_message(columns):
     assert (moved.status, moved.carrier_reference) == (Status.UNDELIVERED, "SM1")
     assert (moved.last_error, moved.attempts) == ("no such number", message.attempts)
     assert not moved.apply(outcomes.Outcome(Status.SCHEDULED, "no answer", LATER), LATER)
-
-
-def test_a_late_yes_to_the_first_copy_changes_nothing_once_the_second_is_taken():
-    message = sent("SM2", in_doubt=1, in_doubt_since=TUESDAY_NOON)
-    receipts.record([LateAnswer(str(message.id), "SM1")], LATER, "asked", FAKE)
-    assert again(message).carrier_reference == "SM2"
 
 
 @pytest.mark.parametrize("early", [True, False])

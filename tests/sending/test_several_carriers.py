@@ -22,7 +22,6 @@ from samples import (
     TUESDAY_NOON,
 )
 from sending import doubts, inbound, receipts, waiting
-from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.inbound import ReplyRules
 from sending.outcomes import MAY_HAVE_TAKEN_IT, UNANSWERED
@@ -40,7 +39,6 @@ from several_carriers import (
 )
 from stored_messages import (
     again,
-    claim,
     decide_on,
     held,
     key_named,
@@ -260,17 +258,6 @@ def renamed(*names):
     return [Way(name, was=BEFORE[name]) for name in names]
 
 
-def test_a_pause_goes_on_where_the_carrier_is_renamed(run_both, us, eu):
-    us.name, us.answer = "twilio", CarrierError("slow down", too_fast=True, retry_after=600)
-    store(country="US")
-    run_both(TUESDAY_NOON, [Way("twilio")], [us])
-    us.name, us.answer = "us", None
-    run_both(TUESDAY_NOON + 9 * MINUTE, renamed("us"), [us])
-    assert len(us.texts) == 1
-    run_both(TUESDAY_NOON + 10 * MINUTE, renamed("us"), [us])
-    assert len(us.texts) == 2
-
-
 @pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "with another"])
 @pytest.mark.parametrize("has_it", [True, False])
 @pytest.mark.parametrize("name", ["older", "us"])
@@ -355,15 +342,6 @@ def test_a_reference_that_its_text_has_under_the_old_name_is_no_others(run_both)
     for seconds in range(2):
         run_both(TUESDAY_NOON + seconds * SECOND, renamed("us", "eu"), both)
     assert len(us.texts) == 1, "the carrier has not taken it"
-
-
-def test_texts_in_doubt_at_the_upgrade_belong_to_the_first_carrier(run_both):
-    us, eu = both = asked_both()
-    us.has[NEW_YORK] = ["SM1"]
-    store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
-    run_both(TUESDAY_NOON, carriers=both)
-    assert Message.get().carrier_reference == "SM1"
-    assert (us.texts, eu.texts) == ([], [])
 
 
 # References
@@ -569,20 +547,3 @@ def test_a_late_receipt_of_a_copy_from_before_a_retry_is_no_other_texts(
     late = Receipt("SM1", True, number=NEW_YORK)
     receipts.record([late], TUESDAY_NOON + 5 * HOUR, False, Way("us"))
     assert again(second).status == Status.SCHEDULED, "which of the two is not known"
-
-
-def test_of_several_receipts_at_once_each_is_of_its_own_copy(database_url):
-    """Two carriers have used one reference, for two messages."""
-    us, gb = Way("us"), Way("gb")
-    one = store(to=NEW_YORK, send_at=TUESDAY_NOON - MINUTE)
-    two = store(to=LONDON)
-    for message, carrier, reference in ((one, us, "1"), (two, us, "2"), (two, gb, "1")):
-        Message.update(status=Status.QUEUED).where(Message.id == message.id).execute()
-        claim(1)
-        Attempt.update(carrier=carrier.name).where(Attempt.result.is_null()).execute()
-        receipts.sent({message.id: reference}, TUESDAY_NOON, carrier)
-    said = [Receipt("1", False, "off"), Receipt("2", False, "off")]
-    receipts.record(said, TUESDAY_NOON, False, us)
-    assert (again(one).status, again(two).status) == (Status.UNDELIVERED, Status.SENT)
-    told = {(each.carrier, each.reference): each.receipt for each in Attempt.select()}
-    assert told == {("us", "1"): "undelivered", ("us", "2"): "undelivered", ("gb", "1"): None}
