@@ -296,7 +296,7 @@ SCENES = (
     *("nothing_yet", "pause_is_lengthened", "doubt_is_settled_in_pause", "doubt_goes_first"),
     *("outage", "jump_beside_living", "death_beside_long_pass", "doubts_are_retried", "help"),
     *("doubt_beside_twin", "life_after_death", "late_no", "late_thread", "cancelled_in_doubt"),
-    "send_date_at_night",
+    *("send_date_at_night", "early_receipt"),
 )
 
 
@@ -632,6 +632,13 @@ class Promises(RuleBasedStateMachine):
         self.make_pass(0, 0, [fate])
         self.move(0, "cancel")
         self.make_pass(0, 400, [fate])
+
+    def early_receipt(self, fate):
+        """A receipt comes before its text's acceptance is recorded."""
+        self.ask_for(1)
+        self.make_pass(0, 0, [YES], GIVEN)
+        self.receipt(0, [True])
+        self.make_pass(0, 0, [fate])
 
     def send_date_at_night(self, fate):
         """A send_date comes in quiet hours."""
