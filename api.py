@@ -81,9 +81,16 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
     def answer(message):
         return schemas.dump(describe(message, recipient, facts))
 
-    limits = settings.key_limits, settings.recipient_limit
-    spares, odd = rules.check_dnc == "opted-out", rules.hold_odd and not is_tester
-    message = store(Request(message, *limits, spare_opted_out=spares, hold_odd=odd, answer=answer))
+    message = store(
+        Request(
+            message,
+            settings.key_limits,
+            settings.recipient_limit,
+            spare_opted_out=rules.check_dnc == "opted-out",
+            hold_odd=rules.hold_odd and not is_tester,
+            answer=answer,
+        )
+    )
     about = {"message_id": str(message.id), "key": key.name}
     log.info("message %s %s", message.id, message.status, extra=about)
     return message.answer or answer(message)

@@ -69,7 +69,7 @@ def serve(address: str, bind: str, greeting: str) -> int:
 
     Print the greeting once the web answers.
     """
-    signals, health = [], f"{address}/healthz"
+    signals = []
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: signals.append(number))
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -82,16 +82,22 @@ def serve(address: str, bind: str, greeting: str) -> int:
     try:
         while not signals and all(process.poll() is None for process in processes):
             time.sleep(0.2)
-            if greeting:
-                with contextlib.suppress(OSError), urllib.request.urlopen(health, timeout=5):
-                    print(greeting, flush=True)
-                    greeting = ""
+            if greeting and answers(f"{address}/healthz"):
+                print(greeting, flush=True)
+                greeting = ""
         return 0 if signals else 1
     finally:
         for process in processes:
             process.terminate()
         for process in processes:
             process.wait()
+
+
+def answers(url: str) -> bool:
+    """Return whether the service answers 200."""
+    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
+        return True
+    return False
 
 
 def prepare() -> environment.Settings:

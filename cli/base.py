@@ -184,9 +184,13 @@ def fold(line: str) -> str:
     Nothing is cut: a longer word, such as an address, has a line of its own.
     """
     columns = shutil.get_terminal_size().columns
-    words = textwrap.TextWrapper(columns, break_long_words=False, break_on_hyphens=False)
-    words.subsequent_indent = INDENT
-    return words.fill(printable(line))
+    return textwrap.fill(
+        printable(line),
+        columns,
+        subsequent_indent=INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def shown(value: Any) -> str:

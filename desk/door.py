@@ -180,7 +180,7 @@ def sign_in() -> Response | tuple[str, int]:
     if id is None:
         return refuse_stranger(note)
     sessions.begin(id)
-    return redirect(page_of(request.form.get("next", "")) or page_of(""), 303)
+    return redirect(page_of(request.form.get("next", "")) or url_for(".waiting"), 303)
 
 
 def refuse_stranger(problem: str) -> tuple[str, int]:

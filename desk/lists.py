@@ -12,7 +12,6 @@ from reports.matching import LONGEST
 from sending.replies import read_number
 
 PAGE = 50  # cards
-UNREADABLE = (ValueError, OverflowError)
 MANY = 1_000  # messages; waiting ones, and those of an hour, are counted up to here
 
 
@@ -22,9 +21,12 @@ def write(cursor: Cursor) -> str:
 
 
 def read(text: str) -> Cursor:
-    """Return the cursor that `write` wrote; raise one of UNREADABLE for any other text."""
+    """Return the cursor that `write` wrote; raise ValueError for any other text."""
     rank, at, id = text.split("-")
-    return Cursor(int(rank), EPOCH + int(at) * MILLISECOND, uuid.UUID(id))
+    try:
+        return Cursor(int(rank), EPOCH + int(at) * MILLISECOND, uuid.UUID(id))
+    except OverflowError as error:
+        raise ValueError("no instant is that late") from error
 
 
 def page_start() -> Cursor | None:
@@ -32,7 +34,7 @@ def page_start() -> Cursor | None:
     text = request.args.get("after")
     try:
         return read(text) if text else None
-    except UNREADABLE:
+    except ValueError:
         abort(404, "There is no such page.")
 
 

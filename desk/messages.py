@@ -6,7 +6,17 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
 
-from flask import Response, abort, current_app, flash, g, redirect, render_template, request
+from flask import (
+    Response,
+    abort,
+    current_app,
+    flash,
+    g,
+    redirect,
+    render_template,
+    request,
+    url_for,
+)
 
 import recipients
 from access.keys import ApiKey, Role, names_of_senders
@@ -130,7 +140,7 @@ def message(message_id: uuid.UUID) -> str:
     if not found:
         abort(404, "There is no such message here.")
     (entry,) = shown(found, now)
-    back = page_of(request.args.get("back", "")) or page_of("")
+    back = page_of(request.args.get("back", "")) or url_for(".waiting")
     latest = inbox.of_message(message_id, now, PAGE + 1)
     return render_template(
         "message.html",

@@ -70,7 +70,7 @@ def change_replies(message_id: uuid.UUID | None = None) -> Response:
     person = operator() if action in ("list", "undo-list") else g.person
     try:
         cursors = [lists.read(each) for each in request.form[action].split(".")]
-    except lists.UNREADABLE:
+    except ValueError:
         abort(400, "There is no such reply.")
     now, found = clock.now(), inbox.seen_by(person, [cursor.id for cursor in cursors])
     if found:

@@ -273,12 +273,12 @@ def going_out(first: datetime, hours: int, most: int) -> list[tuple[int, int]]:
     since, until = spans.c.column1, spans.c.column2  # as both databases name them
     is_there = (Message.send_at >= since) & (Message.send_at < until)
     due = has_status(Status.SCHEDULED) & is_there
-    unapproved = due & models.AWAITS_APPROVAL
-    counted = [_counted(each, most, Message.send_at) for each in (due, unapproved)]
+    conditions = due, due & models.AWAITS_APPROVAL
+    counted = [_counted(each, most, Message.send_at) for each in conditions]
     counts = [*Select([spans], counted).order_by(since).tuples().execute(db)]
-    (total, *awaiting), *later = counts
+    total, unapproved = counts[0]
     queued = count_up_to(models.IS_SENDABLE, most, Message.key, Message.send_at)
-    return [(min(most, total + queued), *awaiting), *later]
+    return [(min(most, total + queued), unapproved), *counts[1:]]
 
 
 def due_once_approved(most: int) -> int:
