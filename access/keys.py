@@ -255,12 +255,6 @@ def ids_of(names: Collection[str]) -> dict[int, str]:
     return dict(ApiKey.select(ApiKey.id, ApiKey.name).where(ApiKey.name.in_([*names])).tuples())
 
 
-def names_used_again() -> set[str]:
-    """Return the names that more than one key has had."""
-    again = ApiKey.select(ApiKey.name).group_by(ApiKey.name).having(fn.COUNT(ApiKey.id) > 1)
-    return {name for (name,) in again.tuples()}
-
-
 @lru_cache(1000)
 def _find(digest, second):
     """Return the key with a digest, the present one or the one before a rotation.

@@ -2,9 +2,7 @@
 
 import itertools
 import json
-import math
 import re
-import shutil
 import signal
 import sys
 import textwrap
@@ -26,7 +24,6 @@ from database import PAGE, Refused, clock, isoformat
 from logs import printable
 from sending.replies import read_number
 
-INDENT = " " * 4  # of the lines that continue a folded one
 SHELL = "shell"  # recorded as the person who approved, cancelled, or changed the list
 
 
@@ -173,24 +170,9 @@ LIMIT = click.IntRange(0, 10**9)  # databases reject larger numbers
 Rows = Iterable[Iterable[Any]]
 
 
-def say(line: str = "", err: bool = False, folded: bool = False) -> None:
+def say(line: str = "", err: bool = False) -> None:
     """Print a line, on standard error with `err`; escape what could control the terminal."""
-    click.echo(fold(line) if folded else printable(line), err=err)
-
-
-def fold(line: str) -> str:
-    """Return a line folded to the width of the terminal, or to 80 characters in a pipe.
-
-    Nothing is cut: a longer word, such as an address, has a line of its own.
-    """
-    columns = shutil.get_terminal_size().columns
-    return textwrap.fill(
-        printable(line),
-        columns,
-        subsequent_indent=INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    click.echo(printable(line), err=err)
 
 
 def shown(value: Any) -> str:
@@ -229,13 +211,11 @@ def mask(number: str | None) -> str:
     return f"{number[:3]}{'•' * (len(number) - 5)}{number[-2:]}" if number else "-"
 
 
-def table(header: Iterable[str], rows: Rows, none: str | None = None, folded: bool = False) -> int:
+def table(header: Iterable[str], rows: Rows, none: str | None = None) -> int:
     """Print any number of rows in columns, a part at a time; return how many.
 
-    Without rows, print `none` instead of the header. With `folded`, columns for which the terminal
-    is too narrow continue on lines of their own.
+    Without rows, print `none` instead of the header.
     """
-    room = shutil.get_terminal_size().columns if folded else math.inf
     printed, widths = 0, [0 for _ in header]
     for page in chunked(chain([header], rows), PAGE):
         if none and not printed and len(page) == 1:
@@ -244,13 +224,8 @@ def table(header: Iterable[str], rows: Rows, none: str | None = None, folded: bo
         page = [[*map(shown, row)] for row in page]
         widths = [max(width, *map(len, cells)) for width, *cells in zip(widths, *page, strict=True)]
         for row in page:
-            lines = [""]
-            for cell, width in zip(row, widths, strict=True):
-                if lines[-1].strip() and len(lines[-1]) + width > room:
-                    lines.append(INDENT)
-                lines[-1] += f"{cell:{width}}  "
-            for line in lines:
-                click.echo(fold(line.rstrip()) if folded else line.rstrip())
+            cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
+            click.echo("  ".join(cells).rstrip())
         printed += len(page)
     return printed - 1
 

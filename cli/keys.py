@@ -270,7 +270,7 @@ def list_keys(as_json: bool) -> None:
         return
     header = ("name", "group", "role", "limits", "rules")
     times = ("created", "last used", "expires", "old secret until", "paused", "revoked")
-    base.table((*header, *times), map(row, objects), "No keys", folded=True)
+    base.table((*header, *times), map(row, objects), "No keys")
 
 
 def as_object(key: ApiKey, limits: list[usage.LimitUse], now: datetime) -> dict:
