@@ -1,13 +1,11 @@
 """What the commands share: one-line errors, argument types, tables and confirmation."""
 
-import itertools
 import json
 import re
-import signal
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any
@@ -238,7 +236,7 @@ newest_option = click.option(
     "--limit",
     type=LIMIT,
     metavar="N",
-    help=f"Only the newest N; 0 for all. Default: all with --json, otherwise {SHOWN}.",
+    help=f"Only the newest N; 0 for all. Default: {SHOWN} in a table, otherwise all.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 list_options = options(newest_option, json_option)
@@ -287,57 +285,3 @@ def confirm(question: str, yes: bool) -> None:
 def count(number: int, noun: str = "message", plural: str | None = None) -> str:
     """Return a number with its noun: 1 message, 2 messages."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
-
-
-# Batches
-
-
-def in_batches(
-    label: str,
-    change: Callable[[Any], Any],
-    batches: Collection | None = None,
-    report: Callable[[Any, Any], Any] = lambda batch, result: None,
-) -> list:
-    """Change batch after batch, each in a transaction of its own; return the results.
-
-    Without batches, repeat the change until it returns 0. A bar on standard error shows how many
-    rows were changed, unless `report` prints a line for each on a terminal; an error that ends it
-    says so, too. Ctrl-C undoes the batch, or waits for the report if that is about to be committed.
-    """
-    length, results = None if batches is None else sum(map(len, batches)), []
-    bar = click.progressbar(
-        itertools.count() if length is None else range(length),
-        label=label,
-        show_pos=True,
-        hidden=not sys.stderr.isatty() or (length is not None and sys.stdout.isatty()),
-        file=sys.stderr,
-    )
-    try:
-        with bar:
-            for batch in itertools.repeat(()) if batches is None else batches:
-                with ExitStack() as reporting:
-                    with database.db.transaction():
-                        results.append(change(batch))
-                        reporting.enter_context(no_interrupt())
-                    bar.update(len(batch) or results[-1])
-                    report(batch, results[-1])
-                if not (batch or results[-1]):
-                    break
-    except (KeyboardInterrupt, *database.ERRORS):
-        of = "" if length is None else f" of {length}"
-        say(f"{label}: {bar.pos}{of} done before it ended", err=True)
-        raise
-    return results
-
-
-@contextmanager
-def no_interrupt() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of the block."""
-    pressed = []
-    before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if pressed:
-            raise KeyboardInterrupt
