@@ -187,7 +187,12 @@ def decide(transition: Callable, past: str, ids: Collection[uuid.UUID]) -> int:
 
 of_key = (
     base.key_option("Instead of ids: messages of this key, as when it has leaked."),
-    click.option("--country", type=base.region, help="With --key: only to this country, as in EG."),
+    click.option(
+        "--country",
+        type=base.region,
+        metavar="COUNTRY",
+        help="With --key: only to this one, as in EG.",
+    ),
 )
 
 
