@@ -122,12 +122,6 @@ def test_a_text_was_refused_only_where_somebody_refused_it(operator, by, approve
     assert f"This text {words}" in operator.read(f"/desk/messages/{message.id}")
 
 
-def test_what_an_older_version_stored_is_shown(operator):
-    message = ask(status=Status.SENT, parts=None, country=None, finished_at=TUESDAY_NOON)
-    for page in ("messages", f"messages/{message.id}"):
-        assert operator.open(f"/desk/{page}").status_code == 200
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
