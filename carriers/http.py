@@ -143,7 +143,7 @@ class HttpCarrier(Carrier):
             )
         return {}
 
-    def _report(self, message_id, status, code, recipient, at=None, given=None, ids=(), price=None):
+    def _report(self, message_id, status, code, recipient, at=None, given=None, ids=()):
         """Return the receipts and opt-outs in a callback about a text, made at an instant.
 
         `given` is the id that `send` was given, if the carrier repeats it; `ids` name the report.
@@ -153,11 +153,11 @@ class HttpCarrier(Carrier):
         code = int(code) if re.fullmatch(r"[1-9]\d{0,6}", code, re.ASCII) else None
         receipts = []
         if reference(message_id) and status in self.delivered:
-            receipts = [Receipt(message_id, True, message_id=given, price=price)]
+            receipts = [Receipt(message_id, True, message_id=given)]
         elif reference(message_id) and status in self.failed:
             words = f"{self.explained(code, status)} (error {code})" if code else status
             reason = f"{self.title}: {words}"
-            receipts = [Receipt(message_id, False, reason, message_id=given, price=price)]
+            receipts = [Receipt(message_id, False, reason, message_id=given)]
         opted_out = opt_outs.reported(recipient, at, ids) if code == self.opted_out else []
         return receipts + opted_out
 
@@ -261,6 +261,12 @@ def reference(value: object) -> str | None:
     """Return a carrier's reference if it can be stored, otherwise None."""
     usable = isinstance(value, str) and 0 < len(value) <= LONGEST_REFERENCE and value.isprintable()
     return value if usable else None
+
+
+def balance(amount: object, currency: object) -> str | None:
+    """Return a balance in words, as a carrier tells it; None if it tells none."""
+    words = f"{amount} {currency}"
+    return words if re.fullmatch(r"-?\d[\d.]{0,19} [A-Z]{3}", words, re.ASCII) else None
 
 
 def _retry_after(response, longest):
