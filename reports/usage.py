@@ -10,7 +10,7 @@ from peewee import SQL, fn
 from access.keys import MAY_SEND, ApiKey
 from access.limits import SECOND, KeyUse, Limit, parse, window
 from database import EPOCH
-from models import PARTS, Message, Status, first_id, has_status, tally_of
+from models import Message, Status, first_id, has_status, tally_of
 from reports.listings import chosen_keys
 
 USED = (Status.SENT, Status.DELIVERED, Status.UNDELIVERED, Status.FAILED)
@@ -21,7 +21,7 @@ class Usage(NamedTuple):
     """What the keys of one name have sent to one country in a month."""
 
     key: str
-    country: str | None  # None if a version before migration 0014 stored the texts
+    country: str
     texts: int
     parts: int
     sent: int
@@ -39,7 +39,7 @@ def count_usage(since: datetime, until: datetime, key: str | None = None) -> lis
     if key:
         accepted &= Message.key.in_(chosen_keys(key, None))
     columns = Message.key, Message.country, Message.status
-    sums = Message.select(*columns, fn.COUNT(SQL("*")), fn.SUM(PARTS)).group_by(*columns)
+    sums = Message.select(*columns, fn.COUNT(SQL("*")), fn.SUM(Message.parts)).group_by(*columns)
     names = dict(ApiKey.select(ApiKey.id, ApiKey.name).tuples())
     of_status, of_parts = defaultdict(Counter), Counter()
     for key_id, country, status, texts, parts in sums.where(accepted, has_status(*USED)).tuples():
@@ -47,7 +47,7 @@ def count_usage(since: datetime, until: datetime, key: str | None = None) -> lis
         of_status[used][status] += texts
         of_parts[used] += parts
     usages = []
-    for used in sorted(of_parts, key=lambda used: [each or "" for each in used]):
+    for used in sorted(of_parts):
         counts = [of_status[used][status] for status in USED]
         usages.append(Usage(*used, sum(counts), of_parts[used], *counts))
     return usages
