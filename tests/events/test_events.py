@@ -270,7 +270,6 @@ def test_an_event_outlives_its_message_and_its_text(app_key):
     [
         ({"parts": 3}, 3),  # what was stored counts
         ({"parts": 3, "message": None, "to": None}, 3),  # redacted since
-        ({"parts": None}, None),  # of a version that stored none
     ],
 )
 def test_an_event_has_the_parts_that_were_stored_with_the_message(app_key, columns, told):
