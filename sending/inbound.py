@@ -177,30 +177,22 @@ def message_of(number: str, at: datetime, now: datetime, carrier: Way) -> Messag
 def _reply_of_part(draft, said, now, carrier):
     """Return the reply that a part belongs to, not yet stored; None if it already had the part.
 
-    Once it is whole, it is no longer due. A part of a whole text that comes again may be the first
-    of another text; the next part tells.
+    Once it is whole, it is no longer due.
     """
     reference, total, number = said.part
     reference, number = Reply.part_reference.db_value(reference), str(number)
     same = (Reply.number == draft.number) & Reply.carrier.in_(carrier.names)
     same &= (Reply.part_reference == reference) & (Reply.parts == total)
     Reply.count_as_now(Reply.received_at, now, same)
-    recent = Reply.select().where(same, Reply.received_at > now - PARTS_WITHIN)
-    recent = [*recent.order_by(Reply.received_at, Reply.id)]
-    had = [each for each in recent if each.by_number.get(number) == said.text]
-    had = [] if said.message_ids else had  # a repeat would have been recognized by its id
-    if any(each.due_at for each in had):
+    recent = [*Reply.select().where(same, Reply.received_at > now - PARTS_WITHIN)]
+    if any(each.by_number.get(number) == said.text for each in recent):
         return None
     for reply in recent:
         if reply.due_at and number not in reply.by_number:
             _join(reply, reply.by_number | {number: said.text})
             return reply
-    if had:
-        had[-1].note_again(number)
-        return None
     draft.part_reference, draft.parts, draft.due_at = reference, total, now + PARTS_WITHIN
-    pieces = {number: text for each in recent for number, text in each.take_again().items()}
-    _join(draft, pieces | {number: said.text})
+    _join(draft, {number: said.text})
     return draft
 
 
