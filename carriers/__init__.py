@@ -137,9 +137,6 @@ class Reply(NamedTuple):
     # STOP, START or HELP if the carrier itself took it for that; then it has answered it, too
     word: str | None = None
     part: Part | None = None
-    # The receipt that it may be: it has the form of one, but not the protocol's mark, and counts
-    # only for a message to this number
-    receipt: Receipt | None = None
 
 
 class OptOut(NamedTuple):

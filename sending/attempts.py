@@ -32,10 +32,6 @@ from models import Message
 DIED = "its scheduler died before the carrier's answer was recorded"
 
 
-REFERENCE_FORM = SQL("ltrim(lower(reference), '0')")
-"""The form of a reference without case and leading zeros: the same for one id."""
-
-
 # The indexes below serve these only because their conditions are spelt the same
 IS_UNCLEAR = SQL("result = 'unclear'")
 IS_ASKED_ABOUT = IS_UNCLEAR & SQL("ask_at IS NOT NULL")
@@ -224,7 +220,6 @@ def was_refused(message: Message, carrier: Way, words: str, before: datetime) ->
 
 for _name, _columns, _where in (
     ("attempt_reference", [Attempt.reference], SQL("reference IS NOT NULL")),
-    ("attempt_reference_form", [REFERENCE_FORM], SQL("reference IS NOT NULL")),
     ("attempt_ask", [Attempt.carrier, Attempt.ask_at], IS_ASKED_ABOUT),
     ("attempt_sender", [Attempt.sender], SQL("result IS NULL")),
 ):

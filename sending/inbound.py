@@ -67,10 +67,7 @@ def record(
 
 
 def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None:
-    """Store a reply once, and obey a plain STOP or START; of a long reply, store this part.
-
-    A text that may be a receipt of a message to its number is no reply.
-    """
+    """Store a reply once, and obey a plain STOP or START; of a long reply, store this part."""
     number, problem = receipts.read_number(said.number, said.certain)
     if problem:
         means = Meaning.OTHER if said.part else _read(said.text, said.word)
@@ -78,10 +75,6 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
             receipts.ignore(means is Meaning.NO, problem, now)
         return
     said = said._replace(number=number)
-    if said.receipt:
-        receipt = said.receipt._replace(number=number)
-        if receipts.record_unmarked(receipt, now, rules.carrier):
-            return
     with db.atomic():
         lock_numbers([number])
         if not OptOutMessage.note(said.message_ids, now):

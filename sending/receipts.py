@@ -7,14 +7,13 @@ References belong to a carrier: two may use the same.
 """
 
 import logging
-import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from itertools import product
 from typing import NamedTuple
 from uuid import UUID
 
-from peewee import EXCLUDED, SQL, BooleanField, ModelSelect, TextField, UUIDField, ValuesList, fn
+from peewee import EXCLUDED, BooleanField, ModelSelect, TextField, UUIDField, ValuesList, fn
 
 import recipients
 from access.do_not_call import DoNotCall, LastReply
@@ -24,7 +23,7 @@ from carriers.ways import Way, by_name
 from database import CarrierTextField, InstantField, Table, db, lock_texts
 from models import TAKEN, Message, Status, has_status
 from sending import replies, waiting
-from sending.attempts import DIED, REFERENCE_FORM, Attempt, Result
+from sending.attempts import DIED, Attempt, Result
 
 log = logging.getLogger("receipts")
 
@@ -52,7 +51,7 @@ _MAY_BECOME = {  # delivered is the last word
 class EarlyReceipt(Table):
     """A receipt for which no message is known: acceptance is recorded later, or it is not ours."""
 
-    # After the carrier's name and a space; if `unmarked`, after its number and a space, too
+    # After the carrier's name and a space
     reference = CarrierTextField(primary_key=True)
     carrier = TextField(null=True)  # the name that it had then
     delivered = BooleanField()
@@ -60,30 +59,23 @@ class EarlyReceipt(Table):
     received_at = InstantField(index=True)
     number = TextField(null=True, index=True)  # the recipient, if the carrier names it
     message_id = UUIDField(null=True, index=True)  # if the carrier repeats it
-    # Anybody may have written it: it counts only for a message to its number
-    unmarked = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
 
     @classmethod
-    def keep(cls, said: Receipt, now: datetime, carrier: Way, unmarked: bool = False) -> None:
+    def keep(cls, said: Receipt, now: datetime, carrier: Way) -> None:
         """Keep a receipt until acceptance is recorded; `delivered` replaces one kept before."""
-        early = cls(carrier=carrier.name, received_at=now, unmarked=unmarked)
+        early = cls(carrier=carrier.name, received_at=now)
         early.delivered, early.reason = said.delivered, said.reason
         early.number, early.message_id = said.number, said.message_id
-        early.reference = early.prefix + said.reference
+        early.reference = f"{carrier.name} {said.reference}"
         key, *others = cls._meta.sorted_fields
         row = cls.insert(early.__data__)
         news = ~cls.delivered & EXCLUDED.delivered
         row.on_conflict(conflict_target=[key], preserve=others, where=news).execute()
 
     @property
-    def prefix(self) -> str:
-        """What its stored reference begins with: a forger may repeat one for another number."""
-        return f"{self.carrier} {self.number} " if self.unmarked else f"{self.carrier} "
-
-    @property
     def receipt(self) -> Receipt:
         """The receipt as it came."""
-        reference = self.reference.removeprefix(self.prefix)
+        reference = self.reference.removeprefix(f"{self.carrier} ")
         return Receipt(reference, self.delivered, self.reason, self.number, self.message_id)
 
 
@@ -304,25 +296,6 @@ def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: Way) ->
                 EarlyReceipt.keep(each, now, carrier)
 
 
-def record_unmarked(receipt: Receipt, now: datetime, carrier: Way) -> bool:
-    """Record a receipt without its protocol's mark, if it is of a message to its number.
-
-    Return False if it cannot be: then its number has written it. Keep it if the acceptance of such
-    a message may still be recorded.
-    """
-    said = _readable(receipt)
-    with db.atomic():
-        lock_texts({said.reference})
-        if _apply(said, now, carrier, now, unmarked=True):
-            return True
-        awaits_result = any(
-            each.result != Result.TAKEN for each in _recent_copies(said.number, now, carrier)
-        )
-        if awaits_result:
-            EarlyReceipt.keep(said, now, carrier, unmarked=True)
-        return awaits_result
-
-
 def _delivered_first(receipts):
     return sorted(receipts, key=lambda receipt: not receipt.delivered)
 
@@ -364,7 +337,6 @@ def forget_number(number: str) -> None:
     """Forget a number in the receipts that are kept for it, unless a message to it is left."""
     kept = EarlyReceipt.number == number
     kept &= ~fn.EXISTS(Message.select().where(Message.to == number))
-    EarlyReceipt.delete().where(kept, EarlyReceipt.unmarked).execute()
     EarlyReceipt.update(number=None).where(kept).execute()
 
 
@@ -400,19 +372,18 @@ def _apply_kept(kept, ways, now):
     """Apply kept receipts as far as they belong to messages; return the ids of these."""
     ids, called = set(), by_name(ways)
     for early in _delivered_first(kept):
-        carrier = called.get(early.carrier) or Way(early.carrier)
-        if id := _apply(early.receipt, early.received_at, carrier, now, early.unmarked):
+        if id := _apply(early.receipt, early.received_at, Way(early.carrier), now):
             early.delete_instance()
             ids.add(id)
     return ids
 
 
-def _apply(said, at, carrier, now, unmarked=False):
+def _apply(said, at, carrier, now):
     """Apply a receipt to the message that it belongs to; return its id, or None if unknown.
 
     `at` is when it came. A message that it ends has ended now: retention goes by that time.
     """
-    copy = copy_of(said, at, carrier, unmarked)
+    copy = copy_of(said, at, carrier)
     if copy is None:
         return said.message_id if _is_of_other_part(said, carrier) else None
     id = copy.message_id
@@ -429,30 +400,15 @@ def _apply(said, at, carrier, now, unmarked=False):
     return id
 
 
-def copy_of(said: Receipt, at: datetime, carrier: Way, unmarked: bool = False) -> Attempt | None:
+def copy_of(said: Receipt, at: datetime, carrier: Way) -> Attempt | None:
     """Return the copy that a receipt is of, or None if that is not known.
 
-    It is the latest that has its reference; the only one to its number that has it in other digits;
-    or the only one in doubt that the carrier may have given to its number lately. An `unmarked`
-    receipt counts only for its number. The receipt of a redacted message settles no doubt.
+    It is the latest that has its reference; or the only one in doubt that the carrier may have
+    given to its number lately.
     """
-    latest = Attempt.ended_at.desc()
-    has_it = Attempt.reference == said.reference
-    if not unmarked:
-        exact = Attempt.select().where(has_it, Attempt.is_by(carrier)).order_by(latest)
-        if copy := exact.first():
-            return copy
-    if not said.number:
-        return None
-    same_id = REFERENCE_FORM.in_(_forms(said.reference)) & Attempt.reference.is_null(False)
-    same = Attempt.given_to(said.number, carrier).where(same_id)
-    same = [*same.order_by(has_it.desc(), latest).limit(2)]
-    if same:
-        is_clear = len(same) == 1 or same[0].reference == said.reference
-        return same[0] if is_clear else None
-    redacted = Attempt.select().join(Message).where(same_id, Message.to.is_null())
-    is_forgotten = redacted.where(Attempt.is_by(carrier)).exists()
-    return None if is_forgotten else _only_doubt(said, at, carrier)
+    has_it = (Attempt.reference == said.reference) & Attempt.is_by(carrier)
+    latest = Attempt.select().where(has_it).order_by(Attempt.ended_at.desc()).first()
+    return latest or (_only_doubt(said, at, carrier) if said.number else None)
 
 
 def _only_doubt(said, at, carrier):
@@ -487,14 +443,3 @@ def _is_of_other_part(said, carrier):
     own = Attempt.select().where(Attempt.message == said.message_id, Attempt.is_by(carrier))
     results = {copy.result for copy in own}
     return Result.TAKEN in results and not results & {None, Result.UNCLEAR}
-
-
-def _forms(reference):
-    """Return the forms of the references that are one id, in hexadecimal or decimal digits."""
-    form = reference.lower().lstrip("0")
-    forms = {form}
-    if re.fullmatch("[0-9a-f]{1,20}", form):
-        forms.add(str(int(form, 16)))
-    if re.fullmatch("[0-9]{1,20}", form):
-        forms.add(format(int(form), "x"))
-    return sorted(forms - {""})
