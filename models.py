@@ -232,7 +232,7 @@ class Message(Table):
             message = db.lock_rows(this).first()
             if message:
                 message.in_doubt = max(0, message.in_doubt - settled)
-                message.lane = str(Lane.read(message.lane).settled(carrier.names, once))
+                message.lane = str(Lane.read(message.lane).settled(carrier.name, once))
                 message.save(only=[Message.in_doubt, Message.lane])
         return message
 

@@ -204,9 +204,6 @@ class Scheduler:
             kept.correct(now)
         rates = {each.name: each.watch.rate for each in self.senders if each.watch.rate}
         CarrierState.correct(now, {name: rate.longest for name, rate in rates.items()})
-        for way in self.routes.ways:
-            if way.was:
-                CarrierState.prepare(way.name, way.was)
         stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
         CarrierState.record_pass(now, stand_ins)
         CarrierState.prepare(TESTERS)

@@ -98,11 +98,11 @@ class Attempt(Table):
 
         If the number of a copy is not given, it is the first one whose result is not known.
         """
-        copies, names = {}, (*carrier.names, None)
+        copies, by_carrier = {}, (carrier.name, None)
         of_these = cls.message.in_([*ids])
         for copy in cls.select().where(of_these, cls.is_open()).order_by(cls.number):
             number = numbers.get(copy.message_id)
-            if copy.number == number or (number is None and copy.carrier in names):
+            if copy.number == number or (number is None and copy.carrier in by_carrier):
                 copies.setdefault(copy.message_id, copy)
         return copies
 
@@ -192,7 +192,7 @@ class Attempt(Table):
     @classmethod
     def is_by(cls, carrier: Way) -> Expression:
         """Return the condition that a copy is a carrier's, or may be, because none was noted."""
-        return cls.carrier.in_(carrier.names) | cls.carrier.is_null()
+        return (cls.carrier == carrier.name) | cls.carrier.is_null()
 
     def _is_this(self):
         return (Attempt.message == self.message_id) & (Attempt.number == self.number)

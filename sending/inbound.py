@@ -174,7 +174,7 @@ def _reply_of_part(draft, said, now, carrier):
     """
     reference, total, number = said.part
     reference, number = Reply.part_reference.db_value(reference), str(number)
-    same = (Reply.number == draft.number) & Reply.carrier.in_(carrier.names)
+    same = (Reply.number == draft.number) & (Reply.carrier == carrier.name)
     same &= (Reply.part_reference == reference) & (Reply.parts == total)
     Reply.count_as_now(Reply.received_at, now, same)
     recent = [*Reply.select().where(same, Reply.received_at > now - PARTS_WITHIN)]

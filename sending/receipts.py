@@ -19,7 +19,7 @@ import recipients
 from access.do_not_call import DoNotCall, LastReply
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.lanes import FIRST
-from carriers.ways import Way, by_name
+from carriers.ways import Way
 from database import CarrierTextField, InstantField, Table, db, lock_texts
 from models import TAKEN, Message, Status, has_status
 from sending import replies, waiting
@@ -53,7 +53,7 @@ class EarlyReceipt(Table):
 
     # After the carrier's name and a space
     reference = CarrierTextField(primary_key=True)
-    carrier = TextField(null=True)  # the name that it had then
+    carrier = TextField(null=True)
     delivered = BooleanField()
     reason = CarrierTextField(null=True)
     received_at = InstantField(index=True)
@@ -309,14 +309,13 @@ def _readable(said):
     return said._replace(reference=Attempt.reference.db_value(said.reference), message_id=id)
 
 
-def look_again(number: str, ways: Iterable[Way], now: datetime) -> set[UUID]:
+def look_again(number: str, now: datetime) -> set[UUID]:
     """Apply the receipts that were kept for a number, because a text to it is now in doubt.
 
-    They may be of any carrier; `ways` know the former names. Return the ids of the messages that
-    they belong to.
+    They may be of any carrier. Return the ids of the messages that they belong to.
     """
     with db.atomic():
-        return _apply_kept(_kept_lately({number}), ways, now)
+        return _apply_kept(_kept_lately({number}), now)
 
 
 def unmatched(since: datetime, now: datetime) -> int:
@@ -354,12 +353,12 @@ def forget(now: datetime) -> None:
 
 def _apply_early(references, numbers, carrier, now):
     """Apply a carrier's receipts that came before it accepted messages, or name their numbers."""
-    names = [f"{name} {each}" for name in carrier.names for each in references.values() if each]
+    names = [f"{carrier.name} {each}" for each in references.values() if each]
     meant = EarlyReceipt.reference.in_(names) | EarlyReceipt.message_id.in_([*references])
-    own = EarlyReceipt.carrier.in_(carrier.names)
-    _apply_kept(EarlyReceipt.select().where(meant, own), [carrier], now)
+    own = EarlyReceipt.carrier == carrier.name
+    _apply_kept(EarlyReceipt.select().where(meant, own), now)
     if numbers:
-        _apply_kept(_kept_lately(numbers).where(own), [carrier], now)
+        _apply_kept(_kept_lately(numbers).where(own), now)
 
 
 def _kept_lately(numbers) -> ModelSelect:
@@ -368,9 +367,9 @@ def _kept_lately(numbers) -> ModelSelect:
     return kept.order_by(EarlyReceipt.received_at.desc()).limit(MOST_KEPT)
 
 
-def _apply_kept(kept, ways, now):
+def _apply_kept(kept, now):
     """Apply kept receipts as far as they belong to messages; return the ids of these."""
-    ids, called = set(), by_name(ways)
+    ids = set()
     for early in _delivered_first(kept):
         if id := _apply(early.receipt, early.received_at, Way(early.carrier), now):
             early.delete_instance()

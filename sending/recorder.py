@@ -122,7 +122,7 @@ class Recorder:
         if is_moved and outcome.status != Status.QUEUED:
             self.note(send, outcome.move, outcome.why)
         if outcome.doubt:
-            receipts.look_again(message.to, self.routes.ways, now)
+            receipts.look_again(message.to, now)
 
     def lane_after_no(self, send: Send, error: CarrierError, outcome: Outcome) -> Lane:
         """Return the lane of a text that the carrier did not accept."""
@@ -229,12 +229,11 @@ class Inbox:
         clock = self.watch.clock
         if self.asked or not self.carrier.lists_incoming or clock.monotonic() < self.ask_at:
             return
-        now, names = clock.now(), self.rules.carrier.names
+        now = clock.now()
         if since := CarrierState.unheard_since(self.watch.name, now):
             since = max(since, now - LONGEST_UNHEARD) - LATE_CALLBACKS
             with suppress(RuntimeError):  # there is no thread: the next pass asks
-                ask = self.watch.sends.submit
-                self.asked = ask(self.carrier.incoming, since, names), now
+                self.asked = self.watch.sends.submit(self.carrier.incoming, since), now
 
     def take_missed(self) -> None:
         """Record the texts that were missed, once the carrier has listed them."""

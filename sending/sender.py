@@ -156,7 +156,7 @@ class Sender:
 
     def is_received(self, message: Message, now: datetime) -> bool:
         """Return whether a kept receipt shows that a carrier has a text in doubt."""
-        return message.id in receipts.look_again(message.to, self.routes.ways, now)
+        return message.id in receipts.look_again(message.to, now)
 
     def send_of(self, message: Message) -> Send:
         """Return the send of a message, as the probe if one is to go first now."""

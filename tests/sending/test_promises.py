@@ -125,17 +125,16 @@ class FakeCarrier(Carrier):
     machine = None
 
     def __init__(self, askable, name):
-        self.can_be_asked, self.name, self.was = askable, name, ()
+        self.can_be_asked, self.name = askable, name
         self.fates, self.health = repeat(YES), YES
 
     @property
     def way(self):
-        return Way(self.name, was=self.was)
+        return Way(self.name)
 
     @property
     def url(self):
-        was = f"&was={','.join(self.was)}" if self.was else ""
-        return f"fake://here#name={self.name}{was}"
+        return f"fake://here#name={self.name}"
 
     def send(self, to, text, *, message_id, valid_for):
         return self.machine.given(self, to, text, message_id, valid_for, next(self.fates))
@@ -327,7 +326,7 @@ class Promises(RuleBasedStateMachine):
         self.carrier, self.simulator = self.carriers[0], simulator
         for each in (*self.carriers, simulator):
             each.machine = self
-        self.orders, self.copies, self.serial, self.renamed = {}, [], count(), count()
+        self.orders, self.copies, self.serial = {}, [], count()
         self.budget = Counter()  # by number and text, how many copies are asked for
         self.tries = Counter()  # by the same, how often, with retries
         self.named = {}  # by each reference that was ever recorded, its message
@@ -354,10 +353,10 @@ class Promises(RuleBasedStateMachine):
         return [each for each in self.carriers if each is not self.carrier]
 
     def at(self, name):
-        """Return the carrier that has or had a name."""
+        """Return the carrier of a name."""
         if name == TESTERS:
             return self.simulator
-        return next(each for each in self.carriers if name in each.way.names)
+        return next(each for each in self.carriers if name == each.name)
 
     def carriers_for(self, order):
         if order.answers_by:
@@ -527,15 +526,10 @@ class Promises(RuleBasedStateMachine):
             if not call.answer:
                 call.reach()
 
-    @rule(which=which, turns=st.booleans())
-    def rename(self, which, turns):
-        """All restart with another CARRIER_URL: a carrier has another name, or another place."""
-        carrier = self.carriers[which % len(self.carriers)]
-        carrier.name, carrier.was = f"name-{next(self.renamed)}", (carrier.name, *carrier.was)
-        if turns:
-            self.carriers.reverse()
-        if carrier is self.carrier:  # its pauses are forgotten
-            self.paused_until, self.goes_first, self.first = 0, False, None
+    @rule()
+    def turn(self):
+        """All restart with another CARRIER_URL: the carriers have other places."""
+        self.carriers.reverse()
         self.senders = [PausingScheduler(self) for _ in range(2)]
 
     # Scenes to begin with: the first scheduler is 0, the second is 1

@@ -338,7 +338,7 @@ def test_a_receipt_settles_the_doubt_of_the_only_text_to_its_number(delivered, e
         take_over(TUESDAY_NOON)
         ended = Message.update(status=Status.FAILED, finished_at=TUESDAY_NOON)
         ended.where(Message.id == message.id).execute()
-        assert receipts.look_again(NEW_YORK, [], LATER) == {message.id}
+        assert receipts.look_again(NEW_YORK, LATER) == {message.id}
     moved = again(message)
     assert moved.status == (Status.DELIVERED if delivered else Status.UNDELIVERED)
     assert (moved.carrier_reference, moved.receipt_at) == ("SM1", TUESDAY_NOON + MINUTE)
@@ -390,18 +390,6 @@ def test_one_of_many_texts_that_another_carrier_may_have_hides_none_of_its_own()
     assert kept() == {"SM1": True}
 
 
-RENAMED = Way("us", was=("older", "twilio"))
-
-
-@pytest.mark.parametrize("refused_by", [None, "eu"])
-@pytest.mark.parametrize("noted", [*RENAMED.names, "eu"])
-def test_a_doubt_under_a_name_before_is_its_carriers(noted, refused_by):
-    message = doubtful(in_doubt_with=noted, carrier=refused_by or noted)
-    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, RENAMED)
-    assert (again(message).status == Status.DELIVERED) == (noted != "eu")
-
-
-@pytest.mark.parametrize("name", ["us", "twilio"], ids=["its name", "a name before"])
 @pytest.mark.parametrize(
     "columns",
     [
@@ -413,15 +401,15 @@ def test_a_doubt_under_a_name_before_is_its_carriers(noted, refused_by):
     ],
     ids=str,
 )
-def test_a_receipt_that_may_be_of_another_text_settles_no_doubt(columns, name):
+def test_a_receipt_that_may_be_of_another_text_settles_no_doubt(columns):
     message = doubtful(in_doubt_with="us")
     if columns["status"] in TAKEN:
-        store(**columns, carrier=name)
+        store(**columns, carrier="us")
     elif columns["status"] == Status.SENDING:
-        store(**columns, claimed_for=name)
+        store(**columns, claimed_for="us")
     else:
-        store(**columns, in_doubt_with=name)
-    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, RENAMED)
+        store(**columns, in_doubt_with="us")
+    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, Way("us"))
     assert again(message).status == Status.SCHEDULED
     assert kept() == {"SM1": True}
 
@@ -432,7 +420,7 @@ def test_a_receipt_that_may_be_of_another_text_settles_no_doubt(columns, name):
 def test_a_receipt_that_cannot_be_of_this_text_settles_no_doubt(columns):
     message = doubtful(**columns)
     report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE)
-    assert receipts.look_again(NEW_YORK, [], LATER) == set()
+    assert receipts.look_again(NEW_YORK, LATER) == set()
     assert again(message).status == Status.SCHEDULED
 
 

@@ -154,7 +154,7 @@ def test_what_ended_by_a_receipt_that_was_kept_is_forgotten_though_that_came_lon
     now = TUESDAY_NOON + 2 * DAY
     take_over(now)
     run_pass(now, keep_texts=DAY)
-    assert receipts.look_again(NEW_YORK, [], now)
+    assert receipts.look_again(NEW_YORK, now)
     run_pass(now + DAY, keep_texts=DAY)
     assert again(message).message == "Hello"
     run_pass(now + DAY + MINUTE, keep_texts=DAY)
