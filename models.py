@@ -241,12 +241,6 @@ class Message(Table):
         waits = (Message.id == self.id) & has_status(*WAITING)
         Message.update(last_error=error, last_error_at=now).where(waits).execute()
 
-    def has_twin_under_way(self) -> bool:
-        """Return whether an equal text is being sent for another message."""
-        alike = (Message.to == self.to) & (Message.message == self.message)
-        being_sent = alike & has_status(Status.SENDING) & (Message.id != self.id)
-        return Message.select().where(being_sent).exists()
-
     @classmethod
     def note_notified(cls, ids: Collection[uuid.UUID], now: datetime) -> None:
         """Note that events of these messages were delivered.

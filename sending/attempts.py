@@ -33,6 +33,7 @@ DIED = "its scheduler died before the carrier's answer was recorded"
 
 
 # The indexes below serve these only because their conditions are spelt the same
+IS_UNDER_WAY = SQL("result IS NULL")
 IS_UNCLEAR = SQL("result = 'unclear'")
 IS_ASKED_ABOUT = IS_UNCLEAR & SQL("ask_at IS NOT NULL")
 
@@ -221,6 +222,6 @@ def was_refused(message: Message, carrier: Way, words: str, before: datetime) ->
 for _name, _columns, _where in (
     ("attempt_reference", [Attempt.reference], SQL("reference IS NOT NULL")),
     ("attempt_ask", [Attempt.carrier, Attempt.ask_at], IS_ASKED_ABOUT),
-    ("attempt_sender", [Attempt.sender], SQL("result IS NULL")),
+    ("attempt_sender", [Attempt.sender], IS_UNDER_WAY),
 ):
     Attempt.add_index(Attempt.index(*_columns, where=_where, name=_name))

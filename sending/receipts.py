@@ -9,7 +9,6 @@ References belong to a carrier: two may use the same.
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
-from itertools import product
 from typing import NamedTuple
 from uuid import UUID
 
@@ -114,9 +113,8 @@ def sent(
     """Record that a carrier accepted messages; return how many that changed.
 
     `references` are its own, by the messages' ids. An acceptance counts even if the claim is lost.
-    It changes nothing if its reference is known: from before a person retried the message, or as
-    that of an equal text in doubt, of which the carrier took one copy. `numbers` are those of the
-    copies; if one is not given, it is the first copy whose result is not known.
+    It changes nothing if its reference is known from before a person retried the message. `numbers`
+    are those of the copies; if one is not given, it is the first copy whose result is not known.
     """
     if not references:
         return 0
@@ -131,27 +129,11 @@ def sent(
 
 
 def _known(references, carrier):
-    """Return the messages whose reference was recorded before, or belongs to an equal text."""
-    recorded = Attempt.reference.in_({*references.values()} - {None}) & Attempt.is_by(carrier)
-    copies = [*Attempt.select(Attempt, Message).join(Message).where(recorded)]
-    pairs = product(references.items(), copies)
-    return {id for (id, each), copy in pairs if copy.reference == each and _is_known(id, copy)}
-
-
-def _is_known(id, copy):
-    """Return whether a copy of this reference shows that a message was not accepted just now.
-
-    It is the message's own; or that of an equal text in doubt, found since this one was first given
-    to a carrier.
-    """
-    if copy.message_id == id:
-        return copy.message.status != Status.SENDING
-    twin = copy.message
-    if copy.ask_at is None or twin.to is None:
-        return False
-    alike = (Message.to == twin.to) & (Message.message == twin.message) & (Message.id == id)
-    own = Attempt.select().join(Message).where(alike, Attempt.begun_at <= copy.ended_at)
-    return own.exists()
+    """Return the messages whose reference was recorded before."""
+    recorded = Attempt.message.in_([*references]) & Attempt.reference.is_null(False)
+    recorded &= Attempt.is_by(carrier) & ~has_status(Status.SENDING)
+    copies = Attempt.select(Attempt.message, Attempt.reference).join(Message).where(recorded)
+    return {copy.message_id for copy in copies if copy.reference == references[copy.message_id]}
 
 
 def _take(references, now, carrier, numbers):
@@ -189,7 +171,8 @@ def _take(references, now, carrier, numbers):
 def found(attempt: Attempt, references: Collection[str], now: datetime, carrier: Way) -> bool:
     """Record whether a carrier, asked, has taken a copy in doubt, and return it.
 
-    `references` are those of all equal texts; the first that no other copy has is this one's.
+    `references` are those of all equal texts since it was given; the first that no other copy has
+    is this one's.
     """
     id = attempt.message_id
     with db.atomic():

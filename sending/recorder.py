@@ -175,15 +175,8 @@ class Recorder:
             self.note(send, outcome.move, outcome.why)
 
     def record_found(self, send: Send, references: list[str], now: datetime) -> None:
-        """Record whether the carrier has a text in doubt.
-
-        If an equal text is being sent, a reference may be that one's: the carrier is asked later.
-        """
+        """Record whether the carrier has a text in doubt."""
         message = send.message
-        if references and message.has_twin_under_way():
-            later = now + outcomes.retry_delay(0, outcomes.ASK_AGAIN)
-            doubts.ask_again_at(message.id, self.way, later)
-            return
         copies = doubts.unclear_at(self.way, message.id)
         found = [each for each in copies if receipts.found(each, references, now, self.way)]
         with db.atomic():

@@ -46,7 +46,7 @@ from recipients.hours import BusinessHours
 from recipients.quiet import QuietPlaces
 from samples import DAY, HOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import carrier_state, heartbeats, inbound, outcomes, receipts, retention
+from sending import carrier_state, doubts, heartbeats, inbound, outcomes, receipts, retention
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState, Permission
 from sending.claims import Claims
@@ -288,13 +288,14 @@ ORDERS = {
     "send_in": st.sampled_from([None, None, None, 60, 13 * 3600]),
     "count": st.integers(1, 3),
     "tester": st.sampled_from([False, False, True]),
+    "alike": st.booleans(),
 }
 
 
 SCENES = (
     *("nothing_yet", "pause_is_lengthened", "doubt_is_settled_in_pause", "doubt_goes_first"),
     *("outage", "jump_beside_living", "death_beside_long_pass", "doubts_are_retried", "help"),
-    *("doubt_beside_twin", "life_after_death", "late_no", "late_thread", "cancelled_in_doubt"),
+    *("doubt_beside_equal", "life_after_death", "late_no", "late_thread", "cancelled_in_doubt"),
     *("send_date_at_night", "early_receipt"),
 )
 
@@ -378,15 +379,19 @@ class Promises(RuleBasedStateMachine):
     def create(self, **order):
         self.store(**order)
 
-    def store(self, to, max_retries, check_dnc, manual_mode, send_in, count, tester=False):
-        """A client asks for a text, or for some equal ones."""
+    def store(
+        self, to, max_retries, check_dnc, manual_mode, send_in, count, tester=False, alike=False
+    ):
+        """A client asks for some texts, which may be equal to one another and to earlier ones."""
         if is_kept_off(to, check_dnc):
             return
-        text, key = ("Test", {"key": self.tester}) if tester else ("Hello", {})
+        word, key = ("Test", {"key": self.tester}) if tester else ("Hello", {})
         send_date = send_in and self.now + send_in * SECOND
         send_at = send_date or self.next_opening(to) or self.now
         for _ in range(count):
-            id = UUID(int=first_id(self.now).int + next(self.serial))
+            number = next(self.serial)
+            id = UUID(int=first_id(self.now).int + number)
+            text = word if alike else f"{word} {number}"
             create(
                 text, id=id, to=to, max_retries=max_retries, check_dnc=check_dnc,
                 manual_mode=manual_mode, send_date=send_date, send_at=send_at,
@@ -534,8 +539,8 @@ class Promises(RuleBasedStateMachine):
 
     # Scenes to begin with: the first scheduler is 0, the second is 1
 
-    def ask_for(self, count):
-        self.store(NUMBERS[0], 2, False, False, None, count)
+    def ask_for(self, count, alike=False):
+        self.store(NUMBERS[0], 2, False, False, None, count, alike=alike)
 
     def go_on(self, which, fate=YES, later=0):
         """A scheduler goes on until it waits; it hears one answer, if one is to come."""
@@ -639,11 +644,11 @@ class Promises(RuleBasedStateMachine):
         self.store(NUMBERS[0], 2, False, False, 13 * 3600, 1)
         self.make_pass(0, 13 * 3600, [fate])
 
-    def doubt_beside_twin(self, fate):
-        """A carrier is asked about a text while an equal one is being sent."""
-        self.ask_for(1)
+    def doubt_beside_equal(self, fate):
+        """A text waits while a carrier may have an equal one."""
+        self.ask_for(1, alike=True)
         self.make_pass(1, 0, ["no answer"])
-        self.ask_for(1)
+        self.ask_for(1, alike=True)
         self.make_pass(0, 0, [LOST if fate == LOST else YES], GIVEN)
         self.go_on(1, YES, 70)
         self.go_on(1)
@@ -1132,6 +1137,7 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "a lane keeps its doubts": (True, Lane, "settled", lambda lane, *_: lane),
     "a lane knows no doubts": (False, Lane, "in_doubt", lambda lane, _: lane),
     "a retry forgets what was before": (False, Selection, "retry", retry_as_if_new),
+    "equal texts go at once": (True, doubts, "texts_at", lambda *_: set()),
     "it takes the reference of another": (True, receipts, "found", take_any_reference),
     "it looks for no approval": (False, Claims, "claim", claim_without_approval),
     "it does not look at the list": (False, DoNotCall, "listed", lambda _: {}),
