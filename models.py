@@ -85,7 +85,6 @@ IS_RETRYING = has_status(*WAITING) & SQL("due_since IS NOT NULL")
 HAS_ERROR = has_status(*WAITING) & SQL("last_error_at IS NOT NULL")
 HAS_ENDED = SQL("finished_at IS NOT NULL")
 HAS_REFERENCE = SQL("carrier_reference IS NOT NULL")
-IS_USUAL = SQL("approved AND cancelled_by IS NULL AND answers IS NULL")
 REFERENCE_FORM = SQL("ltrim(lower(carrier_reference), '0')")
 IS_IN_DOUBT = SQL("in_doubt > 0")
 
@@ -122,7 +121,6 @@ class Message(Table):
     approved = BooleanField()
     approved_by = TextField(null=True)  # the name of a key, or "shell"
     approved_at = InstantField(null=True)
-    held_because = TextField(null=True)  # why it waits for approval though nobody asked for that
     cancelled_by = TextField(null=True)
     attempts = IntegerField(default=0)
     max_retries = IntegerField()
@@ -375,7 +373,6 @@ for _name, _columns, _where in (
     ("message_awaiting", [Message.status, Message.send_at, Message.id], AWAITS_APPROVAL),
     ("message_awaiting_key", [Message.key, Message.send_at, Message.id], AWAITS_GROUP),
     ("message_expires", [Message.expires_at], IS_WAITING),
-    ("message_approved", [Message.key, Message.approved_at], SQL("approved_at IS NOT NULL")),
     ("message_claimed", [Message.claimed_at], has_status(Status.SENDING)),
     ("message_retrying", [Message.due_since], IS_RETRYING),
     ("message_last_error", [Message.last_error_at], HAS_ERROR),

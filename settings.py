@@ -72,7 +72,6 @@ class Settings(NamedTuple):
     allow_premium_rate: Annotated[bool, _flag, "false"]
     key_limits: Annotated[tuple[limits.Limit, ...], limits.parse, ""]  # of keys without their own
     recipient_limit: Annotated[limits.Limit | None, limits.parse_recipient_limit]
-    hold_odd: Annotated[bool, _flag, "false"]  # what is unusual for a key waits for approval
     stop_reply: Annotated[str | None, _answer]  # the text that answers a STOP
     help_reply: Annotated[str | None, _answer]
     notify_url: Annotated[str | None, str.strip]  # Apprise's URLs, separated by white space

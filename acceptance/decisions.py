@@ -1,7 +1,7 @@
 """Decide on new messages, in their order: pure, from what a transaction has read."""
 
 from bisect import insort
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -9,10 +9,8 @@ from uuid import UUID
 from access.do_not_call import OnDoNotCallList
 from access.keys import ApiKey, Role
 from access.limits import SECOND, KeyTally, Limit, parse, recipient_reached
-from access.usual import KeyDay
 from database import EPOCH
 from models import Message, Status
-from recipients import country_name
 
 
 class NewMessage(NamedTuple):
@@ -37,7 +35,6 @@ class NewMessage(NamedTuple):
     idempotency_key: str | None = None
     request_digest: str | None = None
     answer: str | None = None  # kept for a repeated request
-    held_because: str | None = None
 
     @property
     def second(self) -> int:
@@ -70,23 +67,10 @@ class Request(NamedTuple):
     default_limits: tuple[Limit, ...] = ()  # for a key that has none of its own
     recipient_limit: Limit | None = None
     spare_opted_out: bool = False  # refuse opted-out numbers, whatever the message's check_dnc
-    hold_odd: bool = False  # what is unusual for its key waits for approval
-    answer: Callable[[NewMessage], str] | None = None  # renders the answer to the stored message
-
-    @property
-    def key_and_day(self) -> tuple[int, int]:
-        """The key and the day of UTC, since 1970."""
-        return self.message.key, self.message.second // 86_400
-
-    @property
-    def usual_key(self) -> tuple[int, str, int] | None:
-        """The key, the country and the day for which it may be odd; None if none are held."""
-        key, day = self.key_and_day
-        return (key, self.message.country, day) if self.hold_odd else None
 
 
 Decision = Exception | NewMessage
-"""A message as it is stored, or why it is not."""
+"""A message that is stored, or why it is not."""
 
 
 class Known(NamedTuple):
@@ -97,7 +81,6 @@ class Known(NamedTuple):
     listed: dict[str, bool]  # the numbers on the list, each with whether it opted out
     tallies: dict[int, KeyTally]
     accepted_at: dict[tuple[str, Limit], list[datetime]]  # to each number, the latest first
-    usual: dict[tuple[int, str, int], KeyDay | None]
 
     def key_limits(self, request: Request) -> tuple[Limit, ...]:
         """Return the limits that hold for the key of a message."""
@@ -122,16 +105,9 @@ class Known(NamedTuple):
         return max(reached, key=lambda each: each.free_at, default=None)
 
     def accept(self, request: Request) -> NewMessage:
-        """Count a message that is accepted, and return it, held if it is odd."""
+        """Count a message that is accepted, and return it."""
         message = request.message
-        if usual := self.usual.get(request.usual_key):
-            if usual.is_odd(message.parts):
-                message = _held(message, usual.parts + message.parts, usual.most)
-            elif not message.manual_mode:
-                usual.parts += message.parts
         if message.unique_key:
-            if request.answer:
-                message = message._replace(answer=request.answer(message))
             self.earlier[message.unique_key] = message
         if self.key_limits(request):
             self.tallies[message.key].add(message.second, message.id, message.parts)
@@ -143,12 +119,6 @@ class Known(NamedTuple):
         return message
 
 
-def _held(message, parts, most):
-    """Return a message that waits for approval because this many parts on a day are unusual."""
-    why = f"{parts} parts to {country_name(message.country)} today, at most {most} on a day before"
-    return message._replace(manual_mode=True, held_because=why)
-
-
 def decide(requests: Iterable[Request], known: Known) -> list[Decision]:
-    """Return each message as it is stored, after those before it, or why it may not be."""
+    """Return each message if it may be stored, after those before it, or why it may not be."""
     return [known.refusal(request) or known.accept(request) for request in requests]

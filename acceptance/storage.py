@@ -4,22 +4,18 @@ Messages that arrive together share a transaction and a statement, and nothing e
 own outcome, the same as if it had been stored alone.
 """
 
-from collections import Counter
 from collections.abc import Sequence
-from functools import partial, reduce
+from functools import reduce
 from operator import or_
-
-from peewee import Case, fn
 
 from acceptance import decisions
 from acceptance.decisions import Decision, NewMessage, Request
 from acceptance.inserts import Inserts
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
-from access.limits import DAY, KeyUse, lock_numbers
-from access.usual import KeyDay
-from database import EPOCH, db
-from models import IS_USUAL, PARTS, Message, accepted_to, first_id, tally_of
+from access.limits import KeyUse, lock_numbers
+from database import db
+from models import Message, accepted_to, tally_of
 
 UNLESS_TAKEN = (
     "ON CONFLICT (key_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
@@ -33,8 +29,8 @@ FIELDS = [
 ]
 
 
-def store(request: Request) -> NewMessage:
-    """Keep a new message for good, and return it as it is stored.
+def store(request: Request) -> None:
+    """Keep a new message for good.
 
     Raise AlreadyAnswered if its idempotency key is taken, OnDoNotCallList if its recipient wants no
     texts, LimitReached if its key or its recipient may have no more, TooManyParts if its key may
@@ -43,7 +39,6 @@ def store(request: Request) -> NewMessage:
     outcome = queue.insert(request)
     if isinstance(outcome, Exception):
         raise outcome
-    return outcome
 
 
 def insert_all(requests: Sequence[Request]) -> list[Decision]:
@@ -51,8 +46,6 @@ def insert_all(requests: Sequence[Request]) -> list[Decision]:
 
     Start again if another process stores one of their idempotency keys meanwhile.
     """
-    for key, country, day in sorted({request.usual_key for request in requests} - {None}):
-        KeyDay.begin(key, country, day, partial(_usual_parts, key))
     with db.atomic() as transaction:
         while True:
             known, uses = _read(requests)
@@ -63,8 +56,6 @@ def insert_all(requests: Sequence[Request]) -> list[Decision]:
             transaction.rollback()
         for use in uses:
             use.put(known.tallies[use.key_id])
-        for usual in filter(None, known.usual.values()):  # none of a key that is being revoked
-            usual.put()
     return decided
 
 
@@ -79,14 +70,14 @@ def stored_before(key: int, idempotency_key: str) -> Message | None:
 def _read(requests):
     """Return the snapshot that decides on messages, and the rows of KeyUse.
 
-    Lock numbers, then the days of keys, then keys, each in order, to avoid deadlocks.
+    Lock numbers, then keys, each in order, to avoid deadlocks.
     """
     messages = [request.message for request in requests]
     columns = (ApiKey.id, ApiKey.role, ApiKey.limits)
     keys = ApiKey.select(*columns).where(ApiKey.id.in_({message.key for message in messages}))
-    accepted_at, usual = _accepted_to(requests), _usual(requests)
+    accepted_at = _accepted_to(requests)
     listed = DoNotCall.listed({message.to for message in messages})
-    known = decisions.Known({k.id: k for k in keys}, {}, listed, {}, accepted_at, usual)
+    known = decisions.Known({k.id: k for k in keys}, {}, listed, {}, accepted_at)
     limited = {request.message.key for request in requests if known.key_limits(request)}
     uses = [KeyUse.lock(key) for key in sorted(limited)]
     for use in uses:
@@ -106,54 +97,6 @@ def _accepted_to(requests):
         latest = accepted_to(to, since - limit.window).limit(limit.number)
         accepted_at[to, limit] = [message.created_at for message in latest]
     return accepted_at
-
-
-def _usual(requests):
-    """Lock the days of keys whose odd texts are held; return them with what is usual.
-
-    Forget the days of the other keys, whose messages are not counted. While a change of the rule
-    takes effect, a key is one of both: go through the keys in order, against deadlocks.
-    """
-    parts, others, usual = Counter(), set(), {}
-    for request in requests:
-        if request.hold_odd:
-            parts[request.usual_key] += request.message.parts
-        else:
-            others.add(request.key_and_day)
-    for key in sorted({request.message.key for request in requests}):
-        KeyDay.forget(each for each in others if each[0] == key)
-        usual |= {each: _usual_of(*each, parts[each]) for each in sorted(parts) if each[0] == key}
-    return usual
-
-
-def _usual_of(key, country, day, asked):
-    """Lock a day and return it; read what is usual if this many more parts could be odd.
-
-    What people have approved on this day is as usual as what was sent on another.
-    """
-    usual = KeyDay.lock(key, country, day)
-    if usual and usual.is_odd(asked):
-        on_day = Message.approved_at.between(*_instants(day)) & (Message.country == country)
-        approved = Message.select(fn.SUM(PARTS)).where(Message.key == key, on_day, IS_USUAL)
-        usual.most = max(usual.most_before(), approved.scalar() or 0)
-    return usual
-
-
-def _usual_parts(key, day):
-    """Count the parts of a key's messages of a day that are usual, by country.
-
-    A country has none if all to it still wait for people, who may yet have them count.
-    """
-    since, until = map(first_id, _instants(day))
-    that_day = (Message.key == key) & (Message.id >= since) & (Message.id < until)
-    that_day &= Message.country.is_null(False)
-    kept = fn.SUM(Case(None, [(IS_USUAL, PARTS)], 0))
-    return Message.select(Message.country, kept).where(that_day).group_by(Message.country).tuples()
-
-
-def _instants(day):
-    """Return the first instant of a day of UTC, and of the next."""
-    return EPOCH + day * DAY, EPOCH + (day + 1) * DAY
 
 
 def _earlier(unique_keys):

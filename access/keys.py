@@ -14,7 +14,6 @@ from peewee import SQL, BooleanField, IntegrityError, ModelSelect, TextField, Va
 from access.audit import Action, Audit
 from access.limits import KeyUse, Limit
 from access.rules import NO_RULES, KeyRules
-from access.usual import KeyDay
 from database import InstantField, Refused, Table, db, isoformat
 
 
@@ -51,7 +50,6 @@ class ApiKey(Table):
     check_dnc = TextField(null=True)
     expire_after = TextField(null=True)
     urgent = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
-    hold_odd = BooleanField(null=True)
 
     @classmethod
     def issue(
@@ -159,7 +157,6 @@ class ApiKey(Table):
         """Refuse this key from now on; return False if it was revoked before."""
         done = self._change(Action.REVOKED_KEY, now, None, revoked_at=now)
         KeyUse.delete().where(KeyUse.key_id == self.id).execute()
-        KeyDay.forget_key(self.id)
         return done
 
     def pause(self, now: datetime) -> bool:

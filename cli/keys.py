@@ -57,7 +57,6 @@ rule_options = base.options(
     click.option(
         "--urgent/--not-urgent", default=None, help="Send its texts before other keys' texts."
     ),
-    click.option("--hold-odd", metavar="yes|no", help="Override HOLD_ODD."),
 )
 
 

@@ -80,7 +80,7 @@ class Notification(NamedTuple):
 def pending(settings: Settings, now: datetime) -> Iterator[Notification]:
     """Return the notifications that this process is to send now; each is recorded as sent."""
     Notice.count_as_now(Notice.told_at, now)
-    for look in (_problems, _unusual, _approvals, _replies, _limits):
+    for look in (_problems, _approvals, _replies, _limits):
         yield from look(settings, now)
 
 
@@ -169,16 +169,6 @@ def _link(settings, page=""):
     """Return the address of a page of the desk as the end of a notice, if there is a desk."""
     is_there = settings.public_url and settings.secret_key
     return f" {settings.public_url}/desk/{page}" if is_there else ""
-
-
-def _unusual(settings, now):
-    """Return a notice of each key and country of which odd texts wait, at once and once a day."""
-    for message in queue.unusual():
-        subject = f"unusual for key {message.key_id}: {message.country}"
-        if Notice.tell(subject, now, since=_midnight(message.created_at)):
-            title = f"unusual texts of {message.key.name} wait for approval"
-            text = f"{message.held_because}: its texts to this country wait for approval."
-            yield Notification(title, text + _link(settings), "warning")
 
 
 def _limits(settings, now):

@@ -1,6 +1,5 @@
 """The health of the queue: counts and instants."""
 
-import uuid
 from collections import Counter
 from collections.abc import Collection
 from datetime import datetime, timedelta
@@ -53,15 +52,6 @@ def approvals() -> Approvals:
     newest = fn.MAX(Message.id.cast("text")).coerce(False)  # Postgres has no largest UUID
     row = Message.select(fn.COUNT(SQL("*")), newest, fn.MIN(Message.send_at))
     return Approvals(*row.where(models.AWAITS_APPROVAL).tuples().get())
-
-
-def unusual() -> list[Message]:
-    """Return, of each key and country, the newest text that waits because it is unusual."""
-    held = models.AWAITS_APPROVAL & Message.held_because.is_null(False)
-    newest = fn.MAX(Message.id.cast("text")).coerce(False)  # as above
-    ids = Message.select(newest).where(held).group_by(Message.key, Message.country).tuples()
-    found = Message.select(Message, ApiKey).join(ApiKey)
-    return list(found.where(Message.id.in_([uuid.UUID(id) for (id,) in ids])))
 
 
 def approvals_by_key() -> list[tuple[str, int]]:

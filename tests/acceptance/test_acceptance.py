@@ -18,7 +18,6 @@ from acceptance.decisions import Request
 from access.do_not_call import DoNotCall, OnDoNotCallList
 from access.keys import ApiKey, Role
 from access.limits import KeyUse, LimitReached, parse, parse_recipient_limit
-from access.usual import KeyDay
 from databases import on_both, on_postgres
 from models import Message, Status, first_id
 from running import wait_until
@@ -29,7 +28,6 @@ pytestmark = on_both
 
 MIDNIGHT = TUESDAY_NOON.replace(hour=0)
 KEYS = {"free": "", "other": "", "tight": "2/s,4/d", "wide": "3/min,6/h"}
-HOLDING = ("other", "wide")  # of these keys, what is odd is held
 OPTED_OUT, LISTED = "+34911234567", "+33142685300"
 NO_KEY = 10**6  # refused by the database: it refers to no key
 
@@ -82,7 +80,7 @@ def request(serial, keys, shape):
         to=shape["to"],
         country="GB" if shape["to"] == LONDON else "US",
         message=shape["message"],
-        parts=serial + 1,  # of seven, more than twenty
+        parts=serial + 1,
         send_date=send_date,
         send_at=send_date or now,
         expires_at=(send_date or now) + DAY,
@@ -99,7 +97,7 @@ def request(serial, keys, shape):
     )
     recipient_limit = parse_recipient_limit(shape["recipient_limit"])
     limits = parse(shape["default_limits"]), recipient_limit
-    return Request(message, *limits, shape["spare_opted_out"], shape["key"] in HOLDING)
+    return Request(message, *limits, shape["spare_opted_out"])
 
 
 @contextmanager
@@ -120,7 +118,6 @@ def stored(requests, one_by_one):
         [described(each) for each in outcomes],
         [*Message.select().order_by(Message.id).dicts()],
         of_keys,
-        [*KeyDay.select().order_by(KeyDay.key_id, KeyDay.country, KeyDay.day).dicts()],
     )
 
 
@@ -212,8 +209,6 @@ def test_no_limit_is_passed_and_what_is_stored_is_what_was_asked_for(keys, shape
         kept = [each for each, outcome in both if isinstance(outcome, NewMessage)]
         assert len(kept) == len(rows)
         for each in kept:
-            if rows[each.message.id]["held_because"]:
-                continue
             wanted = each.message._asdict()
             assert {name: rows[each.message.id][name] for name in wanted} == wanted
             assert rows[each.message.id]["first_send_at"] == each.message.send_at

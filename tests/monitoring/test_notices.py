@@ -275,29 +275,6 @@ def test_the_default_limits_are_told_too_and_others_than_the_days_are_not(look):
     assert look(TUESDAY_NOON, key_limits=limits.parse("1/s,5/d")) == [f"{ALL} 5/d."]
 
 
-# What is unusual
-
-
-def test_what_is_unusual_is_told_at_once_once_a_day_for_each_country(look):
-    def held(parts, country, now=TUESDAY_NOON, key="shop"):
-        why = f"{parts} parts to {country} today, at most 3 on a day before"
-        awaiting(key, now=now, held_because=why, country=country)
-        return f"{why}: its texts to this country wait for approval."
-
-    awaiting("shop")
-    assert [text.partition(",")[0] for text in look(TUESDAY_NOON)] == ["1 text waits for approval"]
-    first = held(21, "US")
-    assert look(TUESDAY_NOON + SECOND) == [first]
-    held(22, "US")
-    others = {held(21, "GB"), held(30, "US", key="bank")}
-    assert {*look(TUESDAY_NOON + MINUTE)} == others
-    held(23, "US")
-    assert look(TUESDAY_NOON + 2 * MINUTE) == []
-    tomorrow = held(24, "US", TUESDAY_NOON + DAY)
-    assert tomorrow in look(TUESDAY_NOON + DAY)
-    assert look(TUESDAY_NOON + DAY) == []
-
-
 # Several schedulers
 
 
