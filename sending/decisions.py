@@ -27,7 +27,6 @@ UNDO_FOR_CERTAIN = timedelta(seconds=10)
 
 ANEW = {
     "status": Status.SCHEDULED,
-    "expires_at": None,
     "due_since": None,
     "finished_at": None,
     "attempts": 0,
@@ -107,7 +106,7 @@ class Selection:
         anew["first_send_at"] = anew["send_at"]
         with db.transaction():
             done = self._act(Action.RETRIED, now, RETRYABLE, Message.answers.is_null(), **anew)
-            waiting.decide_expiry(expire_after, done)
+            waiting.renew_expiry(done, expire_after)
         return done
 
     def undo_approval(self, by: str, now: datetime) -> list[UUID]:
@@ -180,7 +179,7 @@ class Selection:
 
 def _lane_anew(ids):
     """Return the expression of the lanes that messages have once they are sent again."""
-    lanes = Message.select(Message.lane).where(Message.id.in_([*ids]), Message.lane.is_null(False))
+    lanes = Message.select(Message.lane).where(Message.id.in_([*ids]))
     anew = [(each.lane, str(Lane.read(each.lane).anew())) for each in lanes.distinct()]
     return Case(Message.lane, anew, Message.lane) if anew else Message.lane
 
