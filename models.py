@@ -2,10 +2,9 @@
 
 import secrets
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from enum import StrEnum
-from functools import partial
 from typing import Any, Self
 
 from peewee import (
@@ -22,7 +21,7 @@ from peewee import (
 
 from access.do_not_call import DoNotCallHistory
 from access.keys import ApiKey
-from access.limits import SECOND, KeyTally, KeyUse
+from access.limits import SECOND
 from carriers.lanes import FIRST, Lane
 from carriers.ways import Way
 from database import (
@@ -308,16 +307,11 @@ class Message(Table):
         return self.status if self.approved else f"{self.status}, awaiting approval"
 
 
-def accepted(key: int, since: int, until: int, after: uuid.UUID | None = None) -> list[int]:
-    """Count the messages of a key, and their parts, accepted from one second to before another.
-
-    With `after`, only those with a greater id count.
-    """
+def accepted(key: int, since: int, until: int) -> list[int]:
+    """Count the messages of a key, and their parts, accepted from one second to before another."""
     first, end = (first_id(EPOCH + second * SECOND) for second in (since, until))
     counts = Message.select(fn.COUNT(SQL("*")), fn.COALESCE(fn.SUM(Message.parts), 0))
     these = (Message.key == key) & (Message.id >= first) & (Message.id < end)
-    if after:
-        these &= Message.id > after
     return [*counts.where(these).tuples().get()]
 
 
@@ -330,13 +324,6 @@ def accepted_to(number: str, since: datetime) -> ModelSelect:
     counts &= Message.key.not_in(ApiKey.testers()) & (Message.status != Status.CANCELLED)
     latest = Message.created_at.desc(), Message.id.desc()
     return Message.select().where(Message.to == number, counts).order_by(*latest)
-
-
-def tally_of(key: int, row: KeyUse | None, seconds: Iterable[int]) -> KeyTally:
-    """Return what a key has used up around these seconds; `row` is its KeyUse, if it has one."""
-    of_key = Message.select(Message.id).where(Message.key == key)
-    latest = of_key.order_by(Message.id.desc()).first()
-    return KeyTally.read(row, latest and latest.id, seconds, partial(accepted, key))
 
 
 for _name, _columns, _where in (

@@ -1,6 +1,7 @@
 """Decide on new messages, in their order: pure, from what a transaction has read."""
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -8,7 +9,7 @@ from uuid import UUID
 
 from access.do_not_call import OnDoNotCallList
 from access.keys import ApiKey, Role
-from access.limits import SECOND, KeyTally, Limit, parse, recipient_reached
+from access.limits import SECOND, Limit, Window, needs, recipient_reached
 from database import EPOCH
 from models import Message, Status
 
@@ -79,13 +80,15 @@ class Known(NamedTuple):
     keys: dict[int, ApiKey]
     earlier: dict[tuple[int, str], Message | NewMessage]  # by their unique keys
     listed: dict[str, bool]  # the numbers on the list, each with whether it opted out
-    tallies: dict[int, KeyTally]
+    most: dict[Window, int]  # what the limits of the keys allow
+    used: Counter[Window]  # of that
+    added: Counter[Window]  # by the messages that are accepted
     accepted_at: dict[tuple[str, Limit], list[datetime]]  # to each number, the latest first
 
     def key_limits(self, request: Request) -> tuple[Limit, ...]:
         """Return the limits that hold for the key of a message."""
         key = self.keys.get(request.message.key)
-        return parse(key.limits) if key and key.limits else request.default_limits
+        return key.limits_or(request.default_limits) if key else request.default_limits
 
     def refusal(self, request: Request) -> Exception | None:
         """Return why a message may not be stored, or None; of several limits, the longest wait."""
@@ -96,21 +99,22 @@ class Known(NamedTuple):
             return OnDoNotCallList("The recipient has opted out of texts.")
         if message.to in self.listed and message.check_dnc:
             return OnDoNotCallList("The recipient is on the Do Not Call list.")
-        if limits := self.key_limits(request):
-            tally = self.tallies[message.key]
-            reached += tally.reached(limits, message.second, message.parts)
+        for each in self.key_limits(request):
+            window = each.window_of(message.key, message.second)
+            used = self.used[window] + self.added[window]
+            reached.append(each.refusal(used, message.second, message.parts))
         if limit := request.recipient_limit:
             accepted_at = self.accepted_at[message.to, limit]
             reached += recipient_reached(accepted_at, limit, message.created_at)
-        return max(reached, key=lambda each: each.free_at, default=None)
+        return max(filter(None, reached), key=lambda each: each.free_at, default=None)
 
     def accept(self, request: Request) -> NewMessage:
         """Count a message that is accepted, and return it."""
         message = request.message
         if message.unique_key:
             self.earlier[message.unique_key] = message
-        if self.key_limits(request):
-            self.tallies[message.key].add(message.second, message.id, message.parts)
+        limits = self.key_limits(request)
+        self.added.update(needs(limits, message.key, message.second, message.parts))
         key = self.keys.get(message.key)
         if not (key and key.role == Role.TESTER):
             for (to, _), accepted_at in self.accepted_at.items():

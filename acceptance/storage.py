@@ -4,6 +4,7 @@ Messages that arrive together share a transaction and a statement, and nothing e
 own outcome, the same as if it had been stored alone.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
@@ -15,7 +16,7 @@ from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from access.limits import KeyUse, lock_numbers
 from database import db
-from models import Message, accepted_to, tally_of
+from models import Message, accepted_to
 
 UNLESS_TAKEN = (
     "ON CONFLICT (key_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
@@ -44,19 +45,17 @@ def store(request: Request) -> None:
 def insert_all(requests: Sequence[Request]) -> list[Decision]:
     """Decide on messages in their order, insert those that may be stored; return the decisions.
 
-    Start again if another process stores one of their idempotency keys meanwhile.
+    Start again if another process meanwhile stores one of their idempotency keys, or uses up what
+    they need of a limit.
     """
     with db.atomic() as transaction:
         while True:
-            known, uses = _read(requests)
+            known = _read(requests)
             decided = decisions.decide(requests, known)
             accepted = [each for each in decided if isinstance(each, NewMessage)]
-            if _insert(accepted) == len(accepted):
-                break
+            if _insert(accepted) == len(accepted) and _count(known):
+                return decided
             transaction.rollback()
-        for use in uses:
-            use.put(known.tallies[use.key_id])
-    return decided
 
 
 def stored_before(key: int, idempotency_key: str) -> Message | None:
@@ -68,23 +67,25 @@ def stored_before(key: int, idempotency_key: str) -> Message | None:
 
 
 def _read(requests):
-    """Return the snapshot that decides on messages, and the rows of KeyUse.
+    """Return the snapshot that decides on messages.
 
-    Lock numbers, then keys, each in order, to avoid deadlocks.
+    Repeats are read last: what has used up a limit until then is known to be one.
     """
     messages = [request.message for request in requests]
     columns = (ApiKey.id, ApiKey.role, ApiKey.limits)
     keys = ApiKey.select(*columns).where(ApiKey.id.in_({message.key for message in messages}))
     accepted_at = _accepted_to(requests)
     listed = DoNotCall.listed({message.to for message in messages})
-    known = decisions.Known({k.id: k for k in keys}, {}, listed, {}, accepted_at)
-    limited = {request.message.key for request in requests if known.key_limits(request)}
-    uses = [KeyUse.lock(key) for key in sorted(limited)]
-    for use in uses:
-        seconds = {message.second for message in messages if message.key == use.key_id}
-        known.tallies[use.key_id] = tally_of(use.key_id, use, seconds)
+    known = decisions.Known(
+        {k.id: k for k in keys}, {}, listed, {}, Counter(), Counter(), accepted_at
+    )
+    for request in requests:
+        key, second = request.message.key, request.message.second
+        limits = known.key_limits(request)
+        known.most.update({each.window_of(key, second): each.number for each in limits})
+    known.used.update(KeyUse.of(known.most))
     known.earlier.update(_earlier({message.unique_key for message in messages} - {None}))
-    return known, uses
+    return known
 
 
 def _accepted_to(requests):
@@ -120,6 +121,11 @@ def _insert(messages):
     whole = [message.row() for message in sorted(messages, key=lambda each: each.unique_key or ())]
     rows = [{f.column_name: f.db_value(row[f.name]) for f in FIELDS} for row in whole]
     return len(db.insert_rows("message", rows, UNLESS_TAKEN))
+
+
+def _count(known):
+    """Count what is accepted; return False if others have left less than it needs meanwhile."""
+    return all(used <= known.most[each] for each, used in KeyUse.add(known.added).items())
 
 
 queue = Inserts(insert_all)

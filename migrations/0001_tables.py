@@ -238,20 +238,12 @@ CREATE TABLE ignored_opt_out (
 CREATE INDEX ignored_opt_out_at ON ignored_opt_out (at);
 
 CREATE TABLE key_use (
-    key_id INTEGER NOT NULL PRIMARY KEY,
-    second BIGINT NOT NULL,
-    used_s INTEGER NOT NULL,
-    used_min INTEGER NOT NULL,
-    used_h INTEGER NOT NULL,
-    used_d INTEGER NOT NULL,
-    used_mo INTEGER NOT NULL DEFAULT 0,
-    parts_s INTEGER NOT NULL DEFAULT 0,
-    parts_min INTEGER NOT NULL DEFAULT 0,
-    parts_h INTEGER NOT NULL DEFAULT 0,
-    parts_d INTEGER NOT NULL DEFAULT 0,
-    parts_mo INTEGER NOT NULL DEFAULT 0,
-    last_id UUID,
-    parts_id UUID
+    key_id INTEGER NOT NULL,
+    begins BIGINT NOT NULL,
+    seconds INTEGER NOT NULL,
+    in_parts BOOLEAN NOT NULL,
+    used BIGINT NOT NULL,
+    PRIMARY KEY (key_id, begins, seconds, in_parts)
 );
 
 CREATE TABLE last_reply (

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from peewee import SQL, IntegerField, TextField
 
 import database
-from access.limits import SECOND, window
+from access.limits import SECOND
 from database import EPOCH, MILLISECOND, InstantField, Table, clock, isoformat
 from events.outbox import Event
 from monitoring import health
@@ -179,7 +179,7 @@ def _limits(settings, now):
         days.insert(0, (yesterday, f" on {yesterday:%Y-%m-%d}"))
     for at, when in days:
         for key, limit in usage.limits_used_up(at, settings.key_limits):
-            begins, _ = window(limit.unit, (at - EPOCH) // SECOND)
+            begins, _ = limit.span((at - EPOCH) // SECOND)
             parts = " in parts" if limit.in_parts else ""
             subject = f"limit per {limit.unit}{parts} of key {key.id}"
             if limit.unit in ("d", "mo") and Notice.tell(subject, at, EPOCH + begins * SECOND):

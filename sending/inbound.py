@@ -14,7 +14,7 @@ import carriers
 from acceptance import NewMessage
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
-from access.limits import SECOND, KeyUse, lock_numbers
+from access.limits import SECOND, KeyUse, Limit, lock_numbers, needs
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.alphabets import count_parts
 from carriers.lanes import of_answers
@@ -22,7 +22,7 @@ from carriers.ways import Way
 from database import EPOCH, db, passed_over
 from database.clock import is_ahead
 from events.outbox import Event
-from models import ANSWER_WITHIN, TAKEN, Message, Status, has_status, new_id, tally_of
+from models import ANSWER_WITHIN, TAKEN, Message, Status, has_status, new_id
 from sending import meaning, receipts
 from sending.attempts import Attempt
 from sending.meaning import Meaning
@@ -47,10 +47,12 @@ class ReplyRules(NamedTuple):
     check_dnc: str
     stop_reply: str | None
     help_reply: str | None
+    key_limits: tuple[Limit, ...] = ()  # of keys without their own
 
     @classmethod
     def of(cls, settings: Any, carrier: Way) -> Self:
-        return cls(carrier, settings.check_dnc, settings.stop_reply, settings.help_reply)
+        answers = settings.stop_reply, settings.help_reply
+        return cls(carrier, settings.check_dnc, *answers, settings.key_limits)
 
 
 def record(
@@ -103,7 +105,7 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
             return
         _tell(reply, now)
         if answer:
-            _answer(reply, *answer, now)
+            _answer(reply, *answer, now, rules.key_limits)
     log.info("reply %s to message %s", reply.id, reply.message_id or "-")
 
 
@@ -257,8 +259,8 @@ def _tell(reply, now):
         Event.write_reply(reply.key, reply.message_id, data, now)
 
 
-def _answer(reply, word, text, now):
-    """Queue the text that answers a reply."""
+def _answer(reply, word, text, now, key_limits):
+    """Queue the text that answers a reply; it counts for the limits of its key."""
     said_at = min(reply.at, now)
     message = NewMessage(
         id=new_id(now),
@@ -278,12 +280,10 @@ def _answer(reply, word, text, now):
         created_at=now,
         lane=of_answers(reply.carrier),
     )
-    use = KeyUse.lock(message.key)
-    tally = tally_of(message.key, use, [message.second])
     more = {"first_send_at": said_at, "answers": word}
     Message.insert(message.row() | more).execute()
-    tally.add(message.second, message.id, message.parts)
-    use.put(tally)
+    limits = ApiKey.get_by_id(message.key).limits_or(key_limits)
+    KeyUse.add(needs(limits, message.key, message.second, message.parts))
     log.info("message %s answers reply %s", message.id, reply.id)
 
 

@@ -1,6 +1,7 @@
 """Locks on Postgres: taken in one order, so nobody is a deadlock's victim, and passed over."""
 
 import contextlib
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -118,10 +119,15 @@ def test_messages_of_keys_with_limits_in_opposite_orders_are_no_deadlock(in_orde
     assert [*{one, two}] == [two, one]  # a set has the other order
     for key in (one, two):
         ApiKey.create(id=key, name=str(key), digest=str(key), created_at=TUESDAY_NOON)
-    for key in (one, two):
-        KeyUse.lock(key)
-    insert = insert_of([new_message(key=two), new_message(key=one)], limits=parse("9/s"))
-    assert kinds(in_order(KeyUse.lock, one, two, insert)) == [NewMessage] * 2
+    messages, (limit,) = [new_message(key=two), new_message(key=one)], parse("9/d")
+    second = messages[0].second
+
+    def count(key):
+        KeyUse.add(Counter({limit.window_of(key, second): 8}))
+
+    insert = insert_of(messages, limits=[limit])
+    assert kinds(in_order(count, one, two, insert)) == [NewMessage] * 2
+    assert [each.used for each in KeyUse] == [9, 9]
 
 
 def stop():

@@ -3,6 +3,7 @@
 import json
 import logging
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -53,9 +54,11 @@ def used(key, number, limits_of_it=None, now=TUESDAY_NOON, **more):
     """A key that has used up so many of a day."""
     if limits_of_it:
         key.limit(limits.parse(limits_of_it), TUESDAY_NOON)
-    counts = dict.fromkeys(("used_s", "used_min", "used_h"), 0) | {"used_d": number} | more
-    KeyUse.delete().where(KeyUse.key_id == key.id).execute()
-    KeyUse.create(key_id=key.id, second=int(now.timestamp()), **counts)
+    for name, used in ({"used_d": number} | more).items():
+        of, unit = name.split("_")
+        (limit,) = limits.parse(f"1{'p' if of == 'parts' else ''}/{unit}")
+        window = limit.window_of(key.id, int(now.timestamp()))
+        KeyUse.add(Counter({window: used - KeyUse.of([window])[window]}))
 
 
 # Approvals
@@ -428,12 +431,9 @@ def test_what_was_used_up_just_before_midnight_is_told_once(look, late):
 
 def test_it_is_told_though_the_key_has_been_used_since(look):
     key = key_named("shop")
-    for now in [MIDNIGHT - SECOND] * 10 + [MIDNIGHT + SECOND]:
-        store(now=now, key=key, status=Status.SENT, finished_at=now)
-    used(key, 1, "10/d", now=MIDNIGHT + SECOND)
+    used(key, 10, "10/d", now=MIDNIGHT - SECOND)
+    used(key, 1, now=MIDNIGHT + SECOND)
     assert look(MIDNIGHT + 2 * SECOND) == [f"{ALL} 10/d on 2026-03-03."]
-    for _ in range(9):
-        store(now=MIDNIGHT + MINUTE, key=key, status=Status.SENT, finished_at=MIDNIGHT + MINUTE)
     used(key, 10, now=MIDNIGHT + MINUTE)
     assert look(MIDNIGHT + MINUTE) == [f"{ALL} 10/d."]
     assert look(MIDNIGHT + 2 * MINUTE) == []
