@@ -1,6 +1,5 @@
 """Vonage's SMS API."""
 
-import hashlib
 import hmac
 import json
 import re
@@ -10,8 +9,7 @@ from urllib.parse import urlsplit
 
 from carriers import Callback, CarrierError, Codes, News, NotGenuine, Part, opt_outs, urls
 from carriers.alphabets import SEPTETS
-from carriers.http import MOST_FIELDS, HttpCarrier, basic, parsed, reference
-from carriers.money import Money, Priced, money, price
+from carriers.http import MOST_FIELDS, HttpCarrier, balance, basic, parsed, reference
 
 # The status of each part of a text, grouped by what to do about it
 # (https://developer.vonage.com/en/messaging/sms/guides/troubleshooting-sms).
@@ -55,22 +53,19 @@ UNDELIVERED = {
     15: "the recipient has no credit",
 }
 
-CURRENCY = "EUR"  # of all prices and balances
 SHORTEST_TTL, LONGEST_TTL = 20_000, 604_800_000  # milliseconds
 LONGEST_CLIENT_REFERENCE = 40  # characters
 # Vonage repeats an unanswered callback for 24 hours, and does not document that it signs it again.
 OLDEST, SKEW = 24 * 3600, 300  # seconds
-HMACS = ("md5", "sha1", "sha256", "sha512")
-METHODS = ("md5hash", *HMACS)
+METHODS = ("sha1", "sha256", "sha512")  # of an HMAC
 
 
 class Vonage(HttpCarrier):
     """Send through `vonage://KEY:SECRET@FROM`, each part percent-encoded or not.
 
     FROM is a number, with or without its plus sign, or a name. The options are `base_url`, for a
-    test server, `signature_secret`, with which Vonage signs callbacks, and `signature_method`:
-    `md5hash`, `md5`, `sha1`, `sha256` or `sha512`. Without a method each is accepted but `md5hash`,
-    which is no HMAC.
+    test server, `signature_secret`, with which Vonage signs callbacks, and `signature_method`, an
+    HMAC: `sha1`, `sha256` or `sha512`. Without a method each of them is accepted.
 
     Vonage counts a long text as several. Its reference and its receipt are those of the last part;
     the receipts of the others name the message by its `client-ref`.
@@ -91,14 +86,14 @@ class Vonage(HttpCarrier):
         method = options["signature_method"]
         if method and method not in METHODS:
             raise ValueError(f"signature_method in vonage://… must be one of {', '.join(METHODS)}")
-        self._methods = (method,) if method else HMACS
+        self._methods = (method,) if method else METHODS
         self._signature_secret = signing = options["signature_secret"]
         self._login = basic(key, secret)
         self._fields = {"api_key": key, "api_secret": secret, "from": sender.removeprefix("+")}
         if callbacks and signing and not method:
             self.warn(
                 "vonage://… has no ?signature_method=: name the one of the account, best sha256; "
-                "callbacks signed by its old default, md5hash, are refused"
+                "callbacks signed by MD5, the default of accounts, are refused"
             )
         self._fields |= self._receipts("callback", callbacks, signing, "signature_secret", sender)
         super().__init__(urls.base(options["base_url"]), {}, concurrency, timeout)
@@ -118,23 +113,22 @@ class Vonage(HttpCarrier):
         noes = [status for part in parts if (status := str(part["status"])) != "0"]
         if not noes:
             self.note_served()
-            return Priced.of(reference(parts[-1].get("message-id")), _price(parts))
+            return reference(parts[-1].get("message-id"))
         if len(noes) < len(parts):
             reason = f"Vonage: took {len(parts) - len(noes)} of {len(parts)} parts"
-            taken = [part for part in parts if str(part["status"]) == "0"]
-            raise CarrierError(reason, in_doubt=True, price=_price(taken))
+            raise CarrierError(reason, in_doubt=True)
         status = noes[0] if re.fullmatch(r"\d{1,3}", noes[0], re.ASCII) else "unknown"
         reason = f"Vonage: {REASONS.get(status, 'refused')} (status {status})"
         raise self.refusal(answer, status, reason)
 
-    def check(self) -> Money | None:
+    def check(self) -> str | None:
         """Ask for the balance, and return it."""
         answer = self.ask("GET", "/account/get-balance", headers=self.headers | self._login)
         content = answer.json()
         if answer.status != 200 or not content:
             # Vonage's own errors have a code, or a title (RFC 7807).
             raise self.no_verdict(answer, silent=not content.keys() & {"error-code", "title"})
-        return money(content.get("value"), CURRENCY)
+        return balance(content.get("value"), "EUR")
 
     def callback(self, request: Callback) -> list[News]:
         fields = self._genuine(request)
@@ -151,8 +145,7 @@ class Vonage(HttpCarrier):
             return opt_outs.replies(recipient, text, at, ids, part=part)
         code = fields.get("err-code", "")
         given = fields.get("client-ref")
-        cost = price(fields.get("price"), CURRENCY)
-        return self._report(message_id, fields.get("status"), code, recipient, at, given, ids, cost)
+        return self._report(message_id, fields.get("status"), code, recipient, at, given, ids)
 
     def _is_for(self, fields, kind):
         """Return whether a callback is about this sender: carriers may share a signature secret.
@@ -192,8 +185,6 @@ class Vonage(HttpCarrier):
     def _signature(self, method, signed):
         # JSON can hold a lone surrogate, which has no bytes; Vonage never signs one.
         secret, signed = self._signature_secret.encode(), signed.encode(errors="replace")
-        if method == "md5hash":
-            return hashlib.md5(signed + secret).hexdigest().encode()
         return hmac.new(secret, signed, method).hexdigest().encode()
 
 
@@ -231,12 +222,6 @@ def _instant(timestamp):
         return at.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
-
-
-def _price(parts):
-    """Return the price of parts of a text; None unless the answer tells that of each."""
-    prices = [price(part.get("message-price"), CURRENCY) for part in parts]
-    return price(sum(each.amount for each in prices), CURRENCY) if all(prices) else None
 
 
 def _has_status(part):

@@ -8,20 +8,17 @@ from typing import Any
 import click
 from flask import current_app
 
-import recipients
 from access import rules
 from access.audit import Action, Audit
 from access.keys import ApiKey, Role, all_keys
 from access.limits import Limit, parse
-from access.rules import NO_RULES, KeyRules, Rules
+from access.rules import NO_RULES, KeyRules
 from access.sign_ins import SignIn
 from carriers import urls
 from cli import base
 from database import Refused, clock, db
 from events.outbox import Backlog, Event, EventAddress
 from reports import usage
-
-MOST_NAMED = 10  # countries in an error
 
 keys = base.Commands(
     "keys", help="API keys, for programs that send texts and for people at the desk."
@@ -77,30 +74,12 @@ def read_rules(name: str, urgent: bool | None, **options: str | None) -> dict:
     return changes
 
 
-def check_rules(name: str, own: KeyRules, now: datetime) -> None:
-    """Raise Refused if rules of a key leave a country no minute open."""
-    settings = current_app.config["SETTINGS"]
-    if not (own.hours or own.quiet_hours):
-        return
-    of_key = Rules.from_settings(settings).of(own)
-    if closed := of_key.never_open(now, settings.allowed_countries):
-        named = ", ".join(sorted(map(recipients.place_name, closed)))
-        shown = named if len(closed) <= MOST_NAMED else f"{len(closed)} countries"
-        raise Refused(f"the key {name!r}: its rules leave no minute open in {shown}")
-
-
-any_address_option = click.option(
-    "--any-address", is_flag=True, help="Accept a link-local address, 169.254.0.0/16 or fe80::/10."
-)
-
-
 @keys.command()
 @name_argument
 @click.option(
     "--group", type=base.name, help="Keys of a group share messages sent with available_to_group."
 )
 @click.option("--events", "url", type=base.address, help="Send webhook events to this address.")
-@any_address_option
 @click.option("--expires", type=lifetime, help="Refuse the key after this time, such as 90d.")
 @click.option(
     "--role",
@@ -122,7 +101,6 @@ def create(
     name: str,
     group: str | None,
     url: str | None,
-    any_address: bool,
     expires: timedelta | None,
     role: str,
     limits: tuple[Limit, ...],
@@ -133,11 +111,10 @@ def create(
     Without limits of its own, KEY_LIMITS applies; without a rule, the setting applies.
     """
     now, own = clock.now(), KeyRules(**read_rules(name, **options))
-    check_rules(name, own, now)
     with db.atomic():  # or a failure would leave a key whose secret nobody saw
         secret = ApiKey.issue(name, group, now, expires and now + expires, Role(role), limits, own)
         if url:
-            EventAddress.set(ApiKey.named(name), url, now, any_address)
+            EventAddress.set(ApiKey.named(name), url, now)
     base.say(secret)
     if role == Role.APPROVER and not group:
         base.say(f"{name} sees no messages: an approver sees only those of its --group", err=True)
@@ -213,7 +190,7 @@ def set_rules(name: str, **options: Any) -> None:
     """
     key, now = ApiKey.named(name), clock.now()
     if changes := read_rules(name, **options):
-        key.rule(changes, now, lambda own: check_rules(name, own, now))
+        key.rule(changes, now)
     for rule, text in ApiKey.get_by_id(key.id).rules.written().items():
         base.say(f"{rule}: {text}")
 
@@ -228,7 +205,6 @@ def set_rules(name: str, **options: Any) -> None:
 @click.option(
     "--rotate", is_flag=True, help="Create a new signing secret; for a day, both sign events."
 )
-@any_address_option
 @click.pass_context
 def set_events(
     ctx: click.Context,
@@ -237,7 +213,6 @@ def set_events(
     off: bool,
     secret: bool,
     rotate: bool,
-    any_address: bool,
 ) -> None:
     """Set the address for a key's events, or show it and how many events are waiting.
 
@@ -247,7 +222,7 @@ def set_events(
         raise click.UsageError("Give an address or one option.", ctx)
     key, now = ApiKey.named(name), clock.now()
     if url:
-        EventAddress.set(key, url, now, any_address)
+        EventAddress.set(key, url, now)
     if rotate:
         EventAddress.rotate(key, now)
     address = EventAddress.of(key)
@@ -285,7 +260,7 @@ def list_keys(as_json: bool) -> None:
         return
     header = ("name", "group", "role", "limits", "rules")
     times = ("created", "last used", "expires", "old secret until", "paused", "revoked")
-    base.table((*header, *times), map(row, objects), "No keys", folded=True)
+    base.table((*header, *times), map(row, objects), "No keys")
 
 
 def as_object(key: ApiKey, limits: list[usage.LimitUse], now: datetime) -> dict:

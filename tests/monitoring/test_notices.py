@@ -5,7 +5,6 @@ import logging
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 
 import pytest
 
@@ -23,7 +22,7 @@ from models import Message, Status
 from monitoring import notices
 from monitoring.notices import Notice, Notices
 from people import People
-from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
+from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import inbound, replies
 from sending.carrier_state import CarrierState
 from stored_messages import decide_on, key_named, store
@@ -415,33 +414,3 @@ def test_people_are_told_how_many_replies_wait_and_how_many_may_be_a_no(look):
     assert look(LATER) == []
     hear("Well", LATER)
     assert look(LATER) == ["1 reply waits to be read."]
-
-
-# A day's limit that is used up in the day's last minute
-
-MIDNIGHT = TUESDAY_NOON.replace(hour=0) + DAY
-
-
-@pytest.mark.parametrize("late", [timedelta(0), 4 * SECOND, 10 * MINUTE])
-def test_what_was_used_up_just_before_midnight_is_told_once(look, late):
-    used(key_named("shop"), 10, "10/d", now=MIDNIGHT - SECOND)
-    assert look(MIDNIGHT + late) == [f"{ALL} 10/d on 2026-03-03."]
-    assert look(MIDNIGHT + late + SECOND) == []
-
-
-def test_it_is_told_though_the_key_has_been_used_since(look):
-    key = key_named("shop")
-    used(key, 10, "10/d", now=MIDNIGHT - SECOND)
-    used(key, 1, now=MIDNIGHT + SECOND)
-    assert look(MIDNIGHT + 2 * SECOND) == [f"{ALL} 10/d on 2026-03-03."]
-    used(key, 10, now=MIDNIGHT + MINUTE)
-    assert look(MIDNIGHT + MINUTE) == [f"{ALL} 10/d."]
-    assert look(MIDNIGHT + 2 * MINUTE) == []
-
-
-@pytest.mark.parametrize(("told", "then"), [(-SECOND, timedelta(0)), (None, timedelta(hours=8))])
-def test_what_was_told_before_midnight_or_is_of_yesterday_is_not_told(look, told, then):
-    used(key_named("shop"), 10, "10/d", now=MIDNIGHT - SECOND)
-    if told:
-        assert look(MIDNIGHT + told) == [f"{ALL} 10/d."]
-    assert look(MIDNIGHT + then) == []
