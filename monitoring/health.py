@@ -285,7 +285,7 @@ def held_by_rate(per_second: float | None, now: datetime) -> HeldByRate | None:
     some = queue.next_parts()
     if not some:
         return None
-    texts = queue.awaiting_carrier(testers_too=False)
+    texts = queue.awaiting_carrier(paused_too=False)
     parts = round(texts * sum(some) / len(some))
     left = timedelta(seconds=round(parts / per_second))
     return HeldByRate(texts, parts, now + left)

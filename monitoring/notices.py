@@ -105,7 +105,7 @@ def _problems(settings, now):
 def _waiting(problem):
     """Return how many texts wait to be sent, or events if the problem is theirs."""
     if problem.kind not in ("events", "receiver"):
-        return f"Texts waiting to be sent: {queue.awaiting_carrier(testers_too=False)}"
+        return f"Texts waiting to be sent: {queue.awaiting_carrier(paused_too=False)}"
     by_name = Event.by_name().items()
     waiting = sum(each.waiting for key, each in by_name if problem.name in ("", key))
     return f"Events waiting: {waiting}"

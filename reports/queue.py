@@ -9,7 +9,7 @@ from typing import NamedTuple
 from peewee import SQL, Case, Select, ValuesList, fn
 
 import models
-from access.keys import ApiKey, Role, names_of
+from access.keys import ApiKey, names_of
 from database import InstantField, db
 from events.outbox import Event, EventAddress
 from models import Message, Status, has_status
@@ -64,9 +64,9 @@ def approvals_by_key() -> list[tuple[str, int]]:
     return list(counts.group_by(ApiKey.name).order_by(messages.desc(), ApiKey.name).tuples())
 
 
-def awaiting_carrier(testers_too: bool = True) -> int:
-    """Count the messages that may be sent now, with those of testers and paused keys or without."""
-    return count_up_to(models.IS_SENDABLE if testers_too else models.IS_SENDABLE & may_go())
+def awaiting_carrier(paused_too: bool = True) -> int:
+    """Count the messages that may be sent now, with those of paused keys or without."""
+    return count_up_to(models.IS_SENDABLE if paused_too else models.IS_SENDABLE & may_go())
 
 
 def in_lane(lane: str, excluded: Collection[int]) -> int:
@@ -84,8 +84,7 @@ def next_parts() -> list[int]:
 def oldest_due(now: datetime) -> datetime | None:
     """Return when the message that has waited longest to be sent was due, if any waits.
 
-    Here and below, testers' messages do not count: they say nothing about the service. Nor do those
-    of paused keys, which wait for a person.
+    Those of paused keys do not count: they wait for a person.
     """
     is_due = has_status(Status.SCHEDULED) & (Message.send_at <= now)
     due = Message.select(fn.MIN(Message.send_at)).where(is_due, may_go())
@@ -100,8 +99,7 @@ def _oldest_sendable():
     ready_at = Case(None, [approved], Message.send_at)
     theirs = Message.select(ready_at).where(Message.key == ApiKey.id, models.IS_SENDABLE)
     first = theirs.order_by(Message.send_at, Message.id).limit(1)
-    sends = (ApiKey.role != Role.TESTER) & ApiKey.paused_at.is_null()
-    earliest = ApiKey.select(fn.MIN(first)).where(sends)
+    earliest = ApiKey.select(fn.MIN(first)).where(ApiKey.paused_at.is_null())
     return Message.send_at.python_value(earliest.scalar())
 
 
@@ -123,18 +121,13 @@ def dead_receivers(since: datetime) -> list[str]:
     theirs = Event.key == EventAddress.key
     waits = Event.select(SQL("1")).where(theirs, Event.next_try_at.is_null(False))
     dead = EventAddress.off.is_null() & (EventAddress.failing_since <= since) & fn.EXISTS(waits)
-    keys = ApiKey.select(ApiKey.name).join(EventAddress).where(dead, ApiKey.role != Role.TESTER)
+    keys = ApiKey.select(ApiKey.name).join(EventAddress).where(dead)
     return [name for (name,) in keys.order_by(ApiKey.name).tuples()]
 
 
-def of_senders():
-    """Return the condition that a message is of a key whose texts go to the carrier."""
-    return Message.key.not_in(ApiKey.testers())
-
-
 def may_go():
-    """Return the condition that a message is of such a key, and that is not paused."""
-    return of_senders() & Message.key.not_in(ApiKey.paused())
+    """Return the condition that a message is of a key that is not paused."""
+    return Message.key.not_in(ApiKey.paused())
 
 
 def retrying() -> int:
@@ -144,7 +137,7 @@ def retrying() -> int:
 
 def last_sent_at() -> datetime | None:
     """Return when a carrier last took a text."""
-    latest = Message.select(fn.MAX(Message.finished_at)).where(models.HAS_ENDED, of_senders())
+    latest = Message.select(fn.MAX(Message.finished_at)).where(models.HAS_ENDED)
     instants = (latest.where(Message.status == status).scalar() for status in models.TAKEN)
     return max(filter(None, instants), default=None)
 
@@ -167,7 +160,7 @@ def errors_by_key(since: datetime) -> list[tuple[str, str, int]]:
     for status in (Status.FAILED, Status.UNDELIVERED):
         kinds.append(((Message.status == status) & models.HAS_ENDED, Message.finished_at))
     for which, at in kinds:
-        told = which & of_senders() & (at >= since) & Message.last_error.is_null(False)
+        told = which & (at >= since) & Message.last_error.is_null(False)
         latest = Message.select(Message.last_error, Message.key).where(told).order_by(at.desc())
         counts.update(latest.limit(SAMPLE).tuples())
     names = names_of({key for _, key in counts})
@@ -210,13 +203,13 @@ def failure_spike(now: datetime) -> FailureSpike | None:
 def _first_in_flight(now):
     """Return when the first text was sent that may still get its receipt, or None."""
     recent = Message.finished_at > now - RECEIPT_WITHIN
-    sent = (Message.status == Status.SENT) & models.HAS_ENDED & of_senders() & recent
+    sent = (Message.status == Status.SENT) & models.HAS_ENDED & recent
     return Message.select(fn.MIN(Message.finished_at)).where(sent).scalar()
 
 
 def _latest_ended(since, until):
     """Return the latest LATEST messages that a carrier took or that failed, the latest first."""
-    found, ended = [], of_senders() & models.HAS_ENDED & (Message.finished_at >= since)
+    found, ended = [], models.HAS_ENDED & (Message.finished_at >= since)
     if until:
         ended &= Message.finished_at < until
     columns = (Message.id, Message.status, Message.finished_at, Message.last_error)

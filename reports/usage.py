@@ -36,6 +36,7 @@ def count_usage(since: datetime, until: datetime, key: str | None = None) -> lis
     Raise Refused if no key has this name.
     """
     accepted = (Message.id >= first_id(since)) & (Message.id < first_id(until))
+    accepted &= Message.key.not_in(ApiKey.testers())
     if key:
         accepted &= Message.key.in_(chosen_keys(key, None))
     columns = Message.key, Message.country, Message.status

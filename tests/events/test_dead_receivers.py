@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from access.keys import ApiKey, Role
+from access.keys import ApiKey
 from carrier_servers import Answer
 from databases import on_both
 from events.outbox import Event, EventAddress
@@ -101,14 +101,9 @@ def test_it_is_over_when_nothing_waits_for_that_address(receiver, pass_at, then)
     assert problems(later) == []
 
 
-def test_another_keys_receiver_takes_nothing_back_and_testers_do_not_count(receiver, pass_at):
-    ApiKey.issue("tester", None, TUESDAY_NOON, role=Role.TESTER)
-    for name in ("app", "shop", "tester"):
-        EventAddress.set(
-            ApiKey.named(name) if name == "tester" else key_named(name),
-            f"{receiver.url}&key={name}",
-            TUESDAY_NOON,
-        )
+def test_another_keys_receiver_takes_nothing_back(receiver, pass_at):
+    for name in ("app", "shop"):
+        EventAddress.set(key_named(name), f"{receiver.url}&key={name}", TUESDAY_NOON)
         ended(name)
     receiver.answer = Answer(500)
     pass_at(TUESDAY_NOON)

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import database
-from access.keys import ApiKey, Role
+from access.keys import ApiKey
 from access.limits import parse, parse_recipient_limit
 from answers import problems, refusal, sender
 from app import create_app
@@ -318,13 +318,6 @@ def test_texts_on_their_way_are_neither_good_nor_bad(end, healthz):
     assert refused(healthz(TUESDAY_NOON + 89 * SECOND, "?strict"))
     assert healthz(TUESDAY_NOON + 90 * SECOND, "?strict").status_code == 200
     assert {again(message).status for message in under_way} == {Status.SENT}
-
-
-def test_a_testers_text_does_not_hold_back_the_verdict_on_those_of_senders(end, healthz):
-    end(5, Status.UNDELIVERED, TUESDAY_NOON, "not registered")
-    ApiKey.issue("tester", None, TUESDAY_NOON, role=Role.TESTER)
-    held(Status.SENT, key=ApiKey.named("tester"), finished_at=TUESDAY_NOON)
-    assert refused(healthz(TUESDAY_NOON + SECOND, "?strict"))
 
 
 def test_quick_bad_receipts_do_not_outrun_slow_good_ones(end, healthz):
