@@ -137,7 +137,7 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
 def state_as_object(state: health.Health) -> dict[str, object]:
     """Return the state of the service as a JSON object."""
     told = state._asdict()
-    for name in ("now", "stalled_after", "first_key_at", "failure_spike"):
+    for name in ("now", "stalled_after", "expected_since", "failure_spike"):
         del told[name]
     told |= {"commonest_error": state.error(), "problems": state.problems()}
     told["carriers"] = [each._asdict() for each in state.carriers]

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import database
-from access.keys import ApiKey, ids_of
+from access.keys import ids_of
 from carriers.lanes import TESTERS, Lane, Routes
 from database import clock, isoformat
 from database.clock import is_ahead
@@ -45,6 +45,7 @@ KINDS = {  # of problems: the title of a notice, and what to do
     "overdue": ("a text is overdue", "flask messages list --status queued, then messages show."),
     "scheduler": (NO_PASS, "Start it; its log has the reason."),
 }
+OF_DUE_TEXTS = ("stalled", "overdue")
 
 
 class Problem(NamedTuple):
@@ -96,7 +97,7 @@ class Health(NamedTuple):
     retrying: int
     last_sent_at: datetime | None
     last_pass_at: datetime | None
-    first_key_at: datetime | None  # from then on a scheduler is to be expected
+    expected_since: datetime | None  # if no scheduler has ever run: when the tables were made
     carrier: str | None  # of the last pass; "" if it had none, None before the first pass
     trouble: str | None  # why the carrier takes nothing
     is_down: bool  # and does not merely refuse the account
@@ -115,7 +116,7 @@ class Health(NamedTuple):
     @property
     def is_silent(self) -> bool:
         """Whether no scheduler has run for `stalled_after`."""
-        since = self.last_pass_at or self.first_key_at
+        since = self.last_pass_at or self.expected_since
         return since is not None and self.now - since > self.stalled_after
 
     @property
@@ -223,7 +224,7 @@ def read(now: datetime, settings: Settings) -> Health:
         retrying=queue.retrying(),
         last_sent_at=queue.last_sent_at(),
         last_pass_at=carrier and carrier.last_pass_at,
-        first_key_at=ApiKey.first_made_at(),
+        expected_since=None if carrier else database.made_at(),
         carrier=carrier and carrier.name,
         trouble=carrier and carrier.trouble,
         is_down=bool(carrier and carrier.is_down),
