@@ -11,7 +11,6 @@ import database
 from access.keys import ids_of
 from carriers.lanes import TESTERS, Lane, Routes
 from database import clock, isoformat
-from database.clock import is_ahead
 from reports import queue
 from sending import claims
 from sending.carrier_state import CarrierState, in_trouble
@@ -304,7 +303,7 @@ class Reader:
         In memory, because a database that stores no message does not store this either.
         """
         at = self.not_stored_at
-        if at is None or now - at > self.settings.stalled_after or is_ahead(at, now):
+        if at is None or now - at > self.settings.stalled_after:
             return []
         return [f"the web could not store a message at {isoformat(at)}; its log has the reason"]
 
