@@ -14,7 +14,7 @@ from peewee import BigIntegerField, BooleanField, CompositeKey, IntegerField
 
 from access.rules import LAST
 from database import EPOCH, Table, db, lock_texts
-from database.clock import SKEW, is_ahead
+from database.clock import SKEW
 
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "mo": 31 * 86_400}  # seconds, at most
 SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
@@ -197,7 +197,7 @@ class KeyUse(Table):
         cls.delete().where(alike, cls.begins < window.begins - KEPT * window.seconds).execute()
 
     @classmethod
-    def forget_ahead(cls, now: datetime) -> None:
+    def date_back(cls, now: datetime) -> None:
         """Forget the windows that have not begun: the clock was ahead, and was set back since."""
         cls.delete().where(cls.begins > (now + SKEW - EPOCH) // SECOND).execute()
 
@@ -217,5 +217,4 @@ def recipient_reached(
     if len(accepted_at) < limit.number or accepted_at[limit.number - 1] <= at - limit.window:
         return []
     oldest = accepted_at[limit.number - 1]
-    since = at if is_ahead(oldest, at) else oldest
-    return [LimitReached("recipient", limit, since + limit.window)]
+    return [LimitReached("recipient", limit, oldest + limit.window)]

@@ -97,7 +97,7 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
     """
     now, settings = clock.now(), current_app.config["SETTINGS"]
     hour_ago, day_ago = now - health.HOUR, now - timedelta(days=1)
-    state, held = health.read(now, settings.ways), health.held_by_rate(settings.send_rate, now)
+    state, held = health.read(now, settings), health.held_by_rate(settings.send_rate, now)
     began = time.perf_counter()
     told: dict[str, Any] = {"messages": queue.by_status() if everything else queue.waiting()}
     if everything:
@@ -136,9 +136,9 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
 def state_as_object(state: health.Health) -> dict[str, object]:
     """Return the state of the service as a JSON object."""
     told = state._asdict()
-    del told["now"], told["failure_spike"], told["passes"]
+    for name in ("now", "stalled_after", "expected_since", "failure_spike"):
+        del told[name]
     told |= {"commonest_error": state.error(), "problems": state.problems()}
-    told["last_pass_at"] = state.last_pass_at
     told["carriers"] = [each._asdict() for each in state.carriers]
     return told
 

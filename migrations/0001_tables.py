@@ -1,7 +1,6 @@
 """All tables, as they are in 1.0.0."""
 
 import re
-import time
 
 from peewee import SqliteDatabase
 
@@ -148,7 +147,6 @@ CREATE TABLE carrier_state (
     retry_at BIGINT,
     pause REAL NOT NULL,
     tried_at BIGINT,
-    probed UUID,
     taken_at BIGINT,
     silences INTEGER NOT NULL DEFAULT 0,
     unmatched_told_at BIGINT,
@@ -259,13 +257,6 @@ CREATE TABLE opt_out_message (
     at BIGINT NOT NULL
 );
 
-CREATE TABLE passes (
-    id INTEGER NOT NULL PRIMARY KEY,
-    expected_since BIGINT,
-    single_at BIGINT,
-    distances TEXT NOT NULL DEFAULT '[]'
-);
-
 CREATE TABLE reply (
     id UUID NOT NULL PRIMARY KEY,
     carrier TEXT NOT NULL,
@@ -318,5 +309,3 @@ def up(migrator, db):
     for statement in tables.split(";"):
         if statement.strip():
             db.execute_sql(statement)
-    now = round(time.time() * 1000)
-    db.execute_sql(f"INSERT INTO passes (id, expected_since) VALUES (1, {now})")

@@ -3,23 +3,18 @@
 import math
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import database
 from access.keys import ids_of
 from carriers.lanes import TESTERS, Lane, Routes
-from carriers.ways import Way
 from database import clock, isoformat
-from database.clock import is_ahead
 from reports import queue
-from sending import claims, passes
+from sending import claims
 from sending.carrier_state import CarrierState, in_trouble
-from sending.passes import PassTimes
-
-STALLED_AFTER = timedelta(minutes=2)
-"""Longest stall before we report a problem: a pass of cron and a first retry fit in."""
+from settings import Settings
 
 OVERDUE_AFTER = timedelta(hours=1)
 """Longest time that one message may be due while others go: its retries take less."""
@@ -49,6 +44,7 @@ KINDS = {  # of problems: the title of a notice, and what to do
     "overdue": ("a text is overdue", "flask messages list --status queued, then messages show."),
     "scheduler": (NO_PASS, "Start it; its log has the reason."),
 }
+OF_DUE_TEXTS = ("stalled", "overdue")
 
 
 class Problem(NamedTuple):
@@ -95,10 +91,12 @@ class Health(NamedTuple):
     """The state of the service at one instant, without numbers, texts or credentials."""
 
     now: datetime
+    stalled_after: timedelta
     oldest_due: datetime | None  # when the message that has waited longest became due
     retrying: int
     last_sent_at: datetime | None
-    passes: PassTimes
+    last_pass_at: datetime | None
+    expected_since: datetime | None  # if no scheduler has ever run: when the tables were made
     carrier: str | None  # of the last pass; "" if it had none, None before the first pass
     trouble: str | None  # why the carrier takes nothing
     is_down: bool  # and does not merely refuse the account
@@ -111,42 +109,40 @@ class Health(NamedTuple):
     carriers: tuple[CarrierHealth, ...] = ()  # of the last pass, if they are several
     without_carrier: int = 0  # texts for which no carrier may be used
 
-    @property
-    def last_pass_at(self) -> datetime | None:
-        return self.passes.last_at
-
     def seconds_since(self, instant: datetime | None) -> int | None:
         return instant and round((self.now - instant).total_seconds())
 
     @property
     def is_silent(self) -> bool:
-        """Whether no scheduler makes a pass."""
-        return not self.last_pass_at or self.passes.is_missing(self.now, STALLED_AFTER)
+        """Whether no scheduler has run for `stalled_after`."""
+        since = self.last_pass_at or self.expected_since
+        return since is not None and self.now - since > self.stalled_after
 
-    def is_stuck(self, stalled_after: timedelta = STALLED_AFTER) -> bool:
-        """Return whether texts are due for that long, and none has gone."""
-        limit = self.now - stalled_after
+    @property
+    def is_stuck(self) -> bool:
+        """Whether texts are due for `stalled_after`, and none has gone."""
+        limit = self.now - self.stalled_after
         is_due = self.oldest_due is not None and self.oldest_due < limit
         return is_due and not (self.last_sent_at and self.last_sent_at >= limit)
 
     def holds(self, carriers: Collection[str]) -> bool:
         """Return whether texts wait that may go through these carriers."""
-        if self.is_silent or self.is_stuck():
+        if self.is_silent or self.is_stuck:
             return True
         if not self.carriers:
             return TESTERS not in carriers and (bool(self.trouble) or not self.carrier)
         return {*carriers} <= {each.carrier for each in self.carriers if each.trouble}
 
-    def problems(self, stalled_after: timedelta = STALLED_AFTER, public: bool = False) -> list[str]:
+    def problems(self, public: bool = False) -> list[str]:
         """Return a sentence for each problem; an empty list if texts go as they should.
 
         In `public`, they name the part that has a problem, but neither the carrier nor its words.
         """
-        problems = self.each_problem(stalled_after)
+        problems = self.each_problem()
         found = ((each.public if public else None) or each.sentence for each in problems)
         return [*dict.fromkeys(found)]  # without names, some are the same
 
-    def each_problem(self, stalled_after: timedelta = STALLED_AFTER) -> Iterator[Problem]:
+    def each_problem(self) -> Iterator[Problem]:
         """Yield the problems, first a disk so full that no other may be recorded."""
         yield from disk_problems(self.bytes_left)
         for each in self.carriers:
@@ -161,28 +157,23 @@ class Health(NamedTuple):
         if end := self.failure_spike:
             said = f"{end.summary} for one reason"
             yield Problem(end.status, f"{said}: {end.reason}", public=said)
-        if self.oldest_event and self.now - self.oldest_event > stalled_after:
+        if self.oldest_event and self.now - self.oldest_event > self.stalled_after:
             since = isoformat(self.oldest_event)
             sentence = f"events have been due since {since}: no scheduler delivers them"
             yield Problem("events", sentence)
         yield from receiver_problems(self.dead_receivers)
-        if self.oldest_due is not None:
-            yield from self._due(stalled_after)
-        if self.passes.is_missing(self.now, stalled_after):
+        if self.is_silent:
             last = self.last_pass_at
             when = f"the last one was at {isoformat(last)}" if last else "there has been none yet"
             yield Problem("scheduler", f"{NO_PASS}: {when}")
+        elif self.oldest_due is not None:
+            yield from self._due()
 
-    def _due(self, stalled_after):
+    def _due(self):
         """Return the problem if texts are due and do not go."""
-        if self.is_stuck(stalled_after):
-            limit = self.now - stalled_after
-            sentence = f"nothing was sent for {int(stalled_after.total_seconds())} s"
-            why = ""
-            if self.last_pass_at is None or self.last_pass_at < limit:
-                why = f": {NO_PASS}"
-            elif not self.carrier:
-                why = ": CARRIER_URL is not set"
+        if self.is_stuck:
+            sentence = f"nothing was sent for {int(self.stalled_after.total_seconds())} s"
+            why = "" if self.carrier else ": CARRIER_URL is not set"
             yield Problem("stalled", f"{sentence} though texts are due{why}")
         elif self.now - self.oldest_due > OVERDUE_AFTER:
             yield Problem("overdue", f"a message has been due since {isoformat(self.oldest_due)}")
@@ -220,18 +211,19 @@ def _trouble(state, stranger):
     return Problem(kind, f"{state.carrier} {said}{why}", state.carrier, f"{stranger} {said}")
 
 
-def read(now: datetime, ways: Sequence[Way] = ()) -> Health:
-    """Read the health of the service with these carriers; an index serves each query."""
-    passes.correct(now)
+def read(now: datetime, settings: Settings) -> Health:
+    """Read the health of the service; an index serves each query."""
     several = CarrierState.of_latest_pass()
     # The first that is in trouble stands for all
     carrier = next((state for state in several if state.trouble), several[0] if several else None)
     return Health(
         now,
+        settings.stalled_after,
         oldest_due=queue.oldest_due(now),
         retrying=queue.retrying(),
         last_sent_at=queue.last_sent_at(),
-        passes=passes.pass_times(),
+        last_pass_at=carrier and carrier.last_pass_at,
+        expected_since=None if carrier else database.made_at(),
         carrier=carrier and carrier.name,
         trouble=carrier and carrier.trouble,
         is_down=bool(carrier and carrier.is_down),
@@ -242,7 +234,7 @@ def read(now: datetime, ways: Sequence[Way] = ()) -> Health:
         dead_receivers=queue.dead_receivers(now - DEAD_AFTER),
         bytes_left=database.db.bytes_left(),
         carriers=tuple(map(_health_of, several)) if len(several) > 1 else (),
-        without_carrier=without_carrier(Routes(ways)) if ways else 0,
+        without_carrier=without_carrier(Routes(settings.ways)) if settings.ways else 0,
     )
 
 
@@ -300,8 +292,8 @@ class Reader:
     # When this process failed to store a message, if it has stored none since
     not_stored_at: datetime | None = None
 
-    def __init__(self, ways: Sequence[Way]):
-        self.ways, self.lasts = ways, 0
+    def __init__(self, settings: Settings):
+        self.settings, self.lasts = settings, 0
         self._lock, self._read_at = threading.Lock(), -math.inf
         self._health = self._error = None
 
@@ -311,7 +303,7 @@ class Reader:
         In memory, because a database that stores no message does not store this either.
         """
         at = self.not_stored_at
-        if at is None or now - at > STALLED_AFTER or is_ahead(at, now):
+        if at is None or now - at > self.settings.stalled_after:
             return []
         return [f"the web could not store a message at {isoformat(at)}; its log has the reason"]
 
@@ -323,7 +315,7 @@ class Reader:
                     raise self._error.with_traceback(None)
                 return self._health
             try:
-                self._health, self._error = read(clock.now(), self.ways), None
+                self._health, self._error = read(clock.now(), self.settings), None
             except Exception as error:
                 self._error = error
                 raise

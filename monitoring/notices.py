@@ -18,7 +18,7 @@ from peewee import SQL, IntegerField, TextField
 
 import database
 from access.limits import SECOND
-from database import EPOCH, InstantField, Table, clock, isoformat
+from database import EPOCH, PAST, InstantField, Table, clock, isoformat
 from events.outbox import Event
 from monitoring import health
 from reports import queue, usage
@@ -38,7 +38,7 @@ class Notice(Table):
     """The latest notification about a subject."""
 
     subject = TextField(primary_key=True)
-    told_at = InstantField(null=True)
+    told_at = InstantField(PAST, null=True)
     # 1 while a problem lasts; for approvals and replies, the fewest that have waited since
     level = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     newest = TextField(null=True)  # the id of the newest message or reply that waited
@@ -77,14 +77,13 @@ class Notification(NamedTuple):
 
 def pending(settings: Settings, now: datetime) -> Iterator[Notification]:
     """Return the notifications that this process is to send now; each is recorded as sent."""
-    Notice.count_as_now(Notice.told_at, now)
     for look in (_problems, _approvals, _replies, _limits):
         yield from look(settings, now)
 
 
 def _problems(settings, now):
     """Return a notification of each problem that has begun, and of each that is over."""
-    problems = health.read(now, settings.ways).each_problem()
+    problems = health.read(now, settings).each_problem()
     found = {f"{PROBLEM}{each.kind} {each.name}": each for each in problems}
     for subject, problem in found.items():
         told = Notice.about(subject)
@@ -94,9 +93,13 @@ def _problems(settings, now):
                 f"{problem.what_to_do}"
             )
             yield Notification(problem.title, text, "failure")
+    # Without a scheduler, nothing else is said of texts that are due
+    unknown = health.OF_DUE_TEXTS if any(e.kind == "scheduler" for e in found.values()) else ()
     for told in Notice.select().where(Notice.subject.startswith(PROBLEM), Notice.level == 1):
-        if told.subject not in found and told.change(level=0, told_at=now):
-            kind, _, name = told.subject.removeprefix(PROBLEM).partition(" ")
+        kind, _, name = told.subject.removeprefix(PROBLEM).partition(" ")
+        if told.subject in found or kind in unknown:
+            continue
+        if told.change(level=0, told_at=now):
             title = health.Problem(kind, name=name).title
             text = f"The problem reported at {isoformat(told.told_at)} is over: {title}."
             yield Notification(f"over: {title}", text, "success")

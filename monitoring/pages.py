@@ -2,7 +2,6 @@
 
 import hmac
 import json
-import re
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -34,7 +33,7 @@ blueprint = Blueprint("monitoring", __name__, template_folder="templates")
 def register(app: Flask) -> None:
     """Add these pages to the application; `/metrics` only if METRICS_TOKEN is set."""
     app.register_blueprint(blueprint)
-    app.extensions["health"] = health.Reader(app.config["SETTINGS"].ways)
+    app.extensions["health"] = health.Reader(app.config["SETTINGS"])
     app.extensions["abuse"] = Abuse()
     if app.config["SETTINGS"].metrics_token:
         app.add_url_rule("/metrics", view_func=show_metrics)
@@ -77,10 +76,9 @@ def show_health() -> dict | Response:
     """Report that the database answers, and the health of the service.
 
     The carrier's words are only for requests with METRICS_TOKEN. With `?strict`, answer 503 if
-    there is a problem; `?strict=600` allows a stall of ten minutes.
+    there is a problem.
     """
-    reader, stalled_after = current_app.extensions["health"], allowed_stall()
-    public = not has_metrics_token()
+    reader, public = current_app.extensions["health"], not has_metrics_token()
     state = reader.read()
     told = {
         "version": current_app.config["VERSION"],
@@ -89,22 +87,12 @@ def show_health() -> dict | Response:
         "last_sent_seconds": state.seconds_since(state.last_sent_at),
         "last_pass_seconds": state.seconds_since(state.last_pass_at),
         "commonest_error": state.error(public),
-        "problems": state.problems(stalled_after, public) + reader.problems_of_web(clock.now()),
+        "problems": state.problems(public) + reader.problems_of_web(clock.now()),
     }
     if "strict" in request.args and told["problems"]:
         text = schemas.dump_error(503, "Texts are not sent as they should be.", told, state.now)
         return Response(text, 503, content_type="application/json")
     return {"status": "ok"} | told
-
-
-def allowed_stall() -> timedelta:
-    """Return the longest stall that is no problem: the seconds after `?strict=`, or the default."""
-    seconds = request.args.get("strict")
-    if not seconds:
-        return health.STALLED_AFTER
-    if not re.fullmatch("[1-9][0-9]{0,5}", seconds):
-        raise schemas.BadRequest("strict: must be a whole number of seconds from 1 to 999999")
-    return timedelta(seconds=int(seconds))
 
 
 def has_metrics_token() -> bool:

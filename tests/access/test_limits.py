@@ -297,7 +297,7 @@ def test_windows_that_a_clock_ahead_began_are_forgotten(limited, at):
     accepted(send())
     at(TUESDAY_NOON + DAY)
     accepted(send())
-    KeyUse.forget_ahead(TUESDAY_NOON)
+    KeyUse.date_back(TUESDAY_NOON)
     assert used() == [(3600, 1), (86_400, 1)]
     accepted(send())
     at(TUESDAY_NOON)

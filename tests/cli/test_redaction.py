@@ -126,7 +126,6 @@ NO_NUMBER_AND_NO_TEXT = {
     | {"last_error", "carrier", "carrier_reference", "lane", "country", "answers"},
     "notice": {"subject", "newest"},
     "opt_out_message": {"id"},
-    "passes": {"distances"},
     "reply": {"carrier", "read_by", "part_reference"},
     "sign_in": {"id", "digest"},
 }

@@ -26,6 +26,7 @@ from several_carriers import (
     OF_US,
     STAND_INS,
     UNREACHED,
+    written,
 )
 from stored_messages import store, store_many
 
@@ -114,7 +115,7 @@ def test_where_both_are_in_trouble_nobody_takes_a_place(app, at):
 
 
 @on_both
-def test_both_are_seen_while_the_next_pass_begins(database_url, monkeypatch):
+def test_both_are_seen_while_the_next_pass_begins(settings, monkeypatch):
     both, seen, execute = {"us": ["eu"], "eu": ["us"]}, [], db.obj.execute_sql
     CarrierState.record_pass(TUESDAY_NOON, both)
 
@@ -123,7 +124,7 @@ def test_both_are_seen_while_the_next_pass_begins(database_url, monkeypatch):
         done = execute(*statement)
         if current_thread() is main_thread():
             with ThreadPoolExecutor() as threads:
-                health = begin(threads, lambda: read(TUESDAY_NOON + MINUTE)).result()
+                health = begin(threads, lambda: read(TUESDAY_NOON + MINUTE, settings)).result()
             seen.append(tuple(each.carrier for each in health.carriers))
         return done
 
@@ -148,7 +149,9 @@ IN_DOUBT = {"in_doubt": 1, "in_doubt_since": TUESDAY_NOON, "in_doubt_with": "gon
 )
 def test_how_many_texts_no_carrier_may_be_used_for_is_told(app, at, run_both, doubt, of_us, of_eu):
     store(**doubt)
-    app.extensions["health"].ways = ways = [Way("us", **of_us), Way("eu", **of_eu)]
+    ways = [Way("us", **of_us), Way("eu", **of_eu)]
+    reader = app.extensions["health"]
+    reader.settings = reader.settings._replace(carrier_url=" ".join(map(written, ways)))
     run_both(TUESDAY_NOON, ways)
     why = "no usable carrier for their country and key"
     assert problems(app, TOKEN) == [f"1 text has {why}"]
