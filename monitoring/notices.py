@@ -86,7 +86,7 @@ def pending(settings: Settings, now: datetime) -> Iterator[Notification]:
 
 def _problems(settings, now):
     """Return a notification of each problem that has begun, and of each that is over."""
-    problems = health.read(now, settings.ways).each_problem()
+    problems = health.read(now, settings).problems()
     found = {f"{PROBLEM}{each.kind} {each.name}": each for each in problems}
     for subject, problem in found.items():
         if _begins(problem, subject, now):

@@ -27,7 +27,6 @@ from peewee import (
 
 from database import EPOCH, CarrierTextField, InstantField, Table, db
 from database.clock import SKEW, is_ahead, is_within
-from sending.rate import MICROSECONDS
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -205,11 +204,6 @@ class CarrierState(Table):
         if probed:
             turns["probed"] = probed
         cls.update(turns).where(cls.name == name).execute()
-
-    def used_rate_lately(self, now: datetime) -> bool:
-        """Return whether SEND_RATE has been used up within the last second."""
-        used_until = self.rate_used_until
-        return used_until is not None and used_until / MICROSECONDS > now.timestamp() - 1
 
     @classmethod
     def use_rate(cls, name: str, before: int | None, after: int) -> bool:

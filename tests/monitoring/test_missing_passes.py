@@ -45,8 +45,8 @@ def test_after_two_minutes_without_a_pass_nothing_need_be_due(
     make_passes(TUESDAY_NOON, every=every, carrier=carrier if has_carrier else None)
     assert problems(TUESDAY_NOON + 2 * MINUTE) == []
     assert problems(TUESDAY_NOON + 2 * MINUTE + SECOND) == [last(TUESDAY_NOON)]
-    assert problems(TUESDAY_NOON + 9 * MINUTE, "?strict=600") == []
-    assert problems(TUESDAY_NOON + 11 * MINUTE, "?strict=600") == [last(TUESDAY_NOON)]
+    assert problems(TUESDAY_NOON + 9 * MINUTE, 600) == []
+    assert problems(TUESDAY_NOON + 11 * MINUTE, 600) == [last(TUESDAY_NOON)]
     now = TUESDAY_NOON + 15 * HOUR
     assert problems(now) == [last(TUESDAY_NOON)]
     make_passes(now, every=every)
