@@ -469,7 +469,7 @@ def test_a_full_disk_is_503_and_told_to_people_until_there_is_room_again(
     filler = fill(small_disk)
     for _ in range(6):
         assert_is_an_error(send(web, disk_key, VALID | {"message": "x" * 1600}), 503)
-    wait_until(lambda: "could not store" in ask(web, "GET", "/healthz?strict").text)
+    wait_until(lambda: '"web"' in ask(web, "GET", "/healthz?strict").text)
     wait_until(lambda: people.told)
     for command, name in (("stats", ""), ("check", "disk: ")):
         told = start("flask", command, **environ)
