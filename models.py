@@ -277,11 +277,6 @@ class Message(Table):
         return max(self.send_at, self.approved_at or EPOCH)
 
     @property
-    def goes_before_others(self) -> bool:
-        """Return whether this message is claimed before those of keys that are not urgent."""
-        return self.key.urgent or self.answers is not None
-
-    @property
     def blocked_because(self) -> str | None:
         """Return why the Do Not Call list kept this message from its number, if that is known."""
         if self.status != Status.BLOCKED or self.to is None:

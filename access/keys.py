@@ -112,6 +112,11 @@ class ApiKey(Table):
         return cls.select().where(cls.revoked_at.is_null(), unexpired)
 
     @classmethod
+    def first_made_at(cls) -> datetime | None:
+        """Return when the first key was made, if there is one."""
+        return cls.select(fn.MIN(cls.created_at)).scalar()
+
+    @classmethod
     def testers(cls) -> ModelSelect:
         """Select the ids of the keys whose texts go to the simulator."""
         keys = cls.alias("api_key")

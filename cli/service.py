@@ -132,9 +132,9 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
 def state_as_object(state: health.Health) -> dict[str, object]:
     """Return the state of the service as a JSON object."""
     told = state._asdict()
-    del told["now"], told["passes"]
+    for name in ("now", "stalled_after", "first_key_at"):
+        del told[name]
     told["problems"] = [each.sentence for each in state.problems()]
-    told["last_pass_at"] = state.last_pass_at
     for name in ("carriers", "arrivals"):
         told[name] = [each._asdict() for each in told[name]]
     return told

@@ -152,7 +152,6 @@ CREATE TABLE carrier_state (
     retry_at BIGINT,
     pause REAL NOT NULL,
     tried_at BIGINT,
-    probed UUID,
     taken_at BIGINT,
     silences INTEGER NOT NULL DEFAULT 0,
     unmatched_told_at BIGINT,
@@ -279,13 +278,6 @@ CREATE TABLE notice (
 CREATE TABLE opt_out_message (
     id TEXT NOT NULL PRIMARY KEY,
     at BIGINT NOT NULL
-);
-
-CREATE TABLE passes (
-    id INTEGER NOT NULL PRIMARY KEY,
-    expected_since BIGINT,
-    single_at BIGINT,
-    distances TEXT NOT NULL DEFAULT '[]'
 );
 
 CREATE TABLE reply (

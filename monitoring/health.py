@@ -8,20 +8,16 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import database
-from access.keys import ids_of
+from access.keys import ApiKey, ids_of
 from carriers.lanes import TESTERS, Lane, Routes
 from carriers.ways import telling_receipts
 from database import clock, isoformat
 from database.clock import is_ahead
 from reports import queue
 from reports.arrivals import Arrivals, arrivals
-from sending import claims, passes
+from sending import claims
 from sending.carrier_state import CarrierState, in_trouble
-from sending.passes import PassTimes
 from settings import Settings
-
-STALLED_AFTER = timedelta(minutes=2)
-"""Longest stall before we report a problem: a pass of cron and a first retry fit in."""
 
 HOUR = timedelta(hours=1)
 DEAD_AFTER = HOUR
@@ -96,10 +92,12 @@ class Health(NamedTuple):
     """The state of the service at one instant, without numbers, texts or credentials."""
 
     now: datetime
+    stalled_after: timedelta
     oldest_due: datetime | None  # when the message that has waited longest became due
     retrying: int
     last_sent_at: datetime | None
-    passes: PassTimes
+    last_pass_at: datetime | None
+    first_key_at: datetime | None  # from then on a scheduler is to be expected
     carrier: str | None  # of the last pass; "" if it had none, None before the first pass
     trouble: str | None  # why the carrier takes nothing
     is_down: bool  # and does not merely refuse the account
@@ -111,37 +109,35 @@ class Health(NamedTuple):
     without_carrier: int = 0  # texts for which no carrier may be used
     arrivals: Sequence[Arrivals] = ()  # of the carriers that report whether texts arrived
 
-    @property
-    def last_pass_at(self) -> datetime | None:
-        return self.passes.last_at
-
     def seconds_since(self, instant: datetime | None) -> int | None:
         return instant and round((self.now - instant).total_seconds())
 
     @property
     def is_silent(self) -> bool:
-        """Whether no scheduler makes a pass."""
-        return not self.last_pass_at or self.passes.is_missing(self.now, STALLED_AFTER)
+        """Whether no scheduler has run for `stalled_after`."""
+        since = self.last_pass_at or self.first_key_at
+        return since is not None and self.now - since > self.stalled_after
 
-    def is_stuck(self, stalled_after: timedelta = STALLED_AFTER) -> bool:
-        """Return whether texts are due for that long, and none has gone."""
-        limit = self.now - stalled_after
+    @property
+    def is_stuck(self) -> bool:
+        """Whether texts are due for `stalled_after`, and none has gone."""
+        limit = self.now - self.stalled_after
         is_due = self.oldest_due is not None and self.oldest_due < limit
         return is_due and not (self.last_sent_at and self.last_sent_at >= limit)
 
     def holds(self, carriers: Collection[str]) -> bool:
         """Return whether texts wait that may go through these carriers."""
-        if self.is_silent or self.is_stuck():
+        if self.is_silent or self.is_stuck:
             return True
         if not self.carriers:
             return TESTERS not in carriers and (bool(self.trouble) or not self.carrier)
         return {*carriers} <= {each.carrier for each in self.carriers if each.trouble}
 
-    def problems(self, stalled_after: timedelta = STALLED_AFTER) -> list[Problem]:
+    def problems(self) -> list[Problem]:
         """Return the problems, first a disk so full that no other may be recorded."""
-        return [*self._problems(stalled_after)]
+        return [*self._problems()]
 
-    def _problems(self, stalled_after):
+    def _problems(self):
         yield from disk_problems(self.bytes_left)
         for each in self.carriers:
             if each.trouble:
@@ -153,28 +149,23 @@ class Health(NamedTuple):
         if self.trouble and not self.carriers:
             yield _trouble(self)
         yield from arrival_problems(self.arrivals)
-        if self.oldest_event and self.now - self.oldest_event > stalled_after:
+        if self.oldest_event and self.now - self.oldest_event > self.stalled_after:
             since = isoformat(self.oldest_event)
             sentence = f"events have been due since {since}: no scheduler delivers them"
             yield Problem("events", sentence)
         yield from receiver_problems(self.dead_receivers)
-        if self.oldest_due is not None:
-            yield from self._due(stalled_after)
-        if self.passes.is_missing(self.now, stalled_after):
+        if self.is_silent:
             last = self.last_pass_at
             when = f"the last one was at {isoformat(last)}" if last else "there has been none yet"
             yield Problem("scheduler", f"{NO_PASS}: {when}")
+        elif self.oldest_due is not None:
+            yield from self._due()
 
-    def _due(self, stalled_after):
+    def _due(self):
         """Return the problem if texts are due and do not go."""
-        if self.is_stuck(stalled_after):
-            limit = self.now - stalled_after
-            sentence = f"nothing was sent for {int(stalled_after.total_seconds())} s"
-            why = ""
-            if self.last_pass_at is None or self.last_pass_at < limit:
-                why = f": {NO_PASS}"
-            elif not self.carrier:
-                why = ": CARRIER_URL is not set"
+        if self.is_stuck:
+            sentence = f"nothing was sent for {int(self.stalled_after.total_seconds())} s"
+            why = "" if self.carrier else ": CARRIER_URL is not set"
             yield Problem("stalled", f"{sentence} though texts are due{why}")
 
 
@@ -214,20 +205,20 @@ def _trouble(state):
     return Problem(kind, f"{state.carrier} {said}{why}", state.carrier)
 
 
-def read(now: datetime, settings: Settings | None = None) -> Health:
+def read(now: datetime, settings: Settings) -> Health:
     """Read the health of the service; an index serves each query."""
-    ways = settings.ways if settings else ()
-    telling = telling_receipts(settings.carrier_url, settings.public_url) if ways else ()
-    passes.correct(now)
+    telling = telling_receipts(settings.carrier_url or "", settings.public_url)
     several = CarrierState.of_latest_pass()
     # The first that is in trouble stands for all
     carrier = next((state for state in several if state.trouble), several[0] if several else None)
     return Health(
         now,
+        settings.stalled_after,
         oldest_due=queue.oldest_due(now),
         retrying=queue.retrying(),
         last_sent_at=queue.last_sent_at(),
-        passes=passes.pass_times(),
+        last_pass_at=carrier and carrier.last_pass_at,
+        first_key_at=ApiKey.first_made_at(),
         carrier=carrier and carrier.name,
         trouble=carrier and carrier.trouble,
         is_down=bool(carrier and carrier.is_down),
@@ -236,7 +227,7 @@ def read(now: datetime, settings: Settings | None = None) -> Health:
         dead_receivers=queue.dead_receivers(now - DEAD_AFTER),
         bytes_left=database.db.bytes_left(),
         carriers=tuple(map(_health_of, several)) if len(several) > 1 else (),
-        without_carrier=without_carrier(Routes(ways)) if ways else 0,
+        without_carrier=without_carrier(Routes(settings.ways)) if settings.ways else 0,
         arrivals=arrivals(now, telling),
     )
 
@@ -282,7 +273,7 @@ class Reader:
         In memory, because a database that stores no message does not store this either.
         """
         at = self.not_stored_at
-        if at is None or now - at > STALLED_AFTER or is_ahead(at, now):
+        if at is None or now - at > self.settings.stalled_after or is_ahead(at, now):
             return []
         words = f"the web could not store a message at {isoformat(at)}; its log has the reason"
         return [Problem("web", words)]

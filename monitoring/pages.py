@@ -2,7 +2,6 @@
 
 import hmac
 import json
-import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -89,11 +88,11 @@ def show_health() -> dict | Response:
     """Report that the database answers, and the health of the service.
 
     Anybody may ask, so it names only the kinds of problems. With `?strict`, answer 503 if there is
-    one; `?strict=600` allows a stall of ten minutes.
+    one.
     """
-    reader, stalled_after = current_app.extensions["health"], allowed_stall()
+    reader = current_app.extensions["health"]
     state = reader.read()
-    problems = state.problems(stalled_after) + reader.problems_of_web(clock.now())
+    problems = state.problems() + reader.problems_of_web(clock.now())
     told = {
         "version": current_app.config["VERSION"],
         "oldest_due_seconds": state.seconds_since(state.oldest_due) or 0,
@@ -108,30 +107,22 @@ def show_health() -> dict | Response:
     return {"status": "ok"} | told
 
 
-def allowed_stall() -> timedelta:
-    """Return the longest stall that is no problem: the seconds after `?strict=`, or the default."""
-    seconds = request.args.get("strict")
-    if not seconds:
-        return health.STALLED_AFTER
-    if not re.fullmatch("[1-9][0-9]{0,5}", seconds):
-        raise schemas.BadRequest("strict: must be a whole number of seconds from 1 to 999999")
-    return timedelta(seconds=int(seconds))
-
-
 def show_metrics() -> Response:
     """Return the metrics for Prometheus; METRICS_TOKEN is the bearer token."""
     now, token = clock.now(), current_app.config["SETTINGS"].metrics_token
     # WSGI decodes headers as Latin-1
     if not hmac.compare_digest(bearer_token().encode("latin-1"), token.encode()):
         raise Unauthorized("The token is missing or invalid.", www_authenticate=BEARER)
-    state, day_ago = current_app.extensions["health"].read(), now - timedelta(days=1)
+    reader, day_ago = current_app.extensions["health"], now - timedelta(days=1)
+    state = reader.read()
     due, ended = state.seconds_since(state.oldest_due), queue.ended_since(now - health.HOUR)
     sent, passed = ((at or EPOCH).timestamp() for at in (state.last_sent_at, state.last_pass_at))
     events = Event.by_name()
     waiting = {key: each.waiting for key, each in events.items()}
     waits = {key: (now - (each.oldest or now)).total_seconds() for key, each in events.items()}
     given_up = {key: each.given_up for key, each in events.items()}
-    problems = Counter(each.kind for each in state.problems())
+    problems = state.problems() + reader.problems_of_web(now)
+    problems = Counter(each.kind for each in problems)
     problems = {kind: problems[kind] for kind in health.KINDS}
     carriers = state.carriers or [state]
     down = {each.carrier or "": int(bool(each.trouble)) for each in carriers}

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from enum import Enum
 from operator import itemgetter
 from typing import Any, NamedTuple, Self
-from uuid import UUID
 
 from peewee import (
     SQL,
@@ -20,7 +19,6 @@ from peewee import (
     FloatField,
     IntegerField,
     TextField,
-    UUIDField,
     Value,
     fn,
 )
@@ -80,7 +78,6 @@ class CarrierState(Table):
     pause = FloatField(default=0)  # seconds
     # When the probe was claimed, the one text after the pause: its scheduler knows it by this
     tried_at = InstantField(null=True)
-    probed = UUIDField(null=True)  # the message that was the last probe
     taken_at = InstantField(null=True)  # when the carrier took a probe last
     silences = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     unmatched_told_at = InstantField(null=True)  # when a log said last that receipts match nothing
@@ -197,12 +194,10 @@ class CarrierState(Table):
         return {False: (self.served_key or 0) + 1, True: (self.served_urgent_key or 0) + 1}
 
     @classmethod
-    def note_turns(cls, name: str, served: dict[bool, int], probed: UUID | None) -> None:
-        """Note the keys that were served last, and the message that goes first after a pause."""
+    def note_turns(cls, name: str, served: dict[bool, int]) -> None:
+        """Note the keys that were served last."""
         columns = {True: "served_urgent_key", False: "served_key"}
         turns = {columns[urgent]: key for urgent, key in served.items()}
-        if probed:
-            turns["probed"] = probed
         cls.update(turns).where(cls.name == name).execute()
 
     @classmethod

@@ -44,6 +44,11 @@ def correct(now: datetime) -> None:
     Message.count_as_now(Message.send_at, now, scheduled, decided, longest=FURTHEST_AHEAD)
 
 
+def is_any_due(at: datetime) -> bool:
+    """Return whether a text may be sent now that was to be sent by then."""
+    return Message.select().where(IS_SENDABLE, Message.send_at <= at).exists()
+
+
 def promote(now: datetime, *, check_dnc: str = "asked") -> Counter:
     """Queue, expire or block all messages that are due; count them by their new status.
 

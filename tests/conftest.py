@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-from datetime import timedelta
 from itertools import count
 
 import hypothesis
@@ -223,11 +222,10 @@ def at(monkeypatch):
 
 @pytest.fixture
 def problems(settings):
-    """What is wrong at an instant, in sentences, where a stall of so many seconds is none."""
+    """What is wrong at an instant, in sentences."""
 
-    def read(now, stall=120):
-        found = health.read(now, settings).problems(timedelta(seconds=stall))
-        return [problem.sentence for problem in found]
+    def read(now):
+        return [problem.sentence for problem in health.read(now, settings).problems()]
 
     return read
 

@@ -7,6 +7,7 @@ holds no longer than the longest of its kind. A clock that is a few seconds earl
 from typing import Any, NamedTuple
 
 import pytest
+from sending.passes import Passes
 
 import carriers
 from access.do_not_call import DoNotCall
@@ -27,7 +28,6 @@ from monitoring import notices
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
 from sending import inbound, inbox, receipts
 from sending.inbound import ReplyRules
-from sending.passes import Passes
 from sending.receipts import EarlyReceipt
 from sending.replies import Reply
 from signed_callbacks import SECRET, VONAGE, of_vonage

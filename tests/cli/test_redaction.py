@@ -127,7 +127,6 @@ NO_NUMBER_AND_NO_TEXT = {
     "key_day": {"country"},
     "notice": {"subject", "newest"},
     "opt_out_message": {"id"},
-    "passes": {"distances"},
     "reply": {"carrier", "read_by", "part_reference"},
     "sign_in": {"id", "digest"},
 }

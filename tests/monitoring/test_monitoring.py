@@ -15,7 +15,7 @@ import yaml
 import database
 from access.keys import ApiKey
 from access.limits import parse, parse_recipient_limit
-from answers import problems, refusal, sender
+from answers import refusal, sender
 from app import create_app
 from database import clock
 from events.outbox import EventAddress
@@ -296,18 +296,6 @@ def test_a_late_approval_is_due_from_then_on(healthz):
     assert message.status == Status.QUEUED
 
 
-@pytest.mark.parametrize(("query", "status"), [("?strict", 503), ("?strict=600", 200), ("", 200)])
-def test_a_monitor_may_allow_a_longer_stall(query, status, healthz):
-    store()
-    assert healthz(TUESDAY_NOON + 5 * MINUTE, query).status_code == status
-
-
-@pytest.mark.parametrize("stall", ["0", "-1", "abc", "1e3", "\u0663", "9999999", "1.5"])
-def test_a_stall_that_is_no_number_of_seconds_is_refused(stall, client):
-    answer = client.get("/healthz", query_string={"strict": stall})
-    assert problems(answer) == ["strict: must be a whole number of seconds from 1 to 999999"]
-
-
 def test_health_needs_no_key_and_shows_nothing_private(healthz, run_pass, carrier):
     carrier.answers[store(message="attack at dawn").to] = FOR_NOW
     run_pass(TUESDAY_NOON)
@@ -332,7 +320,7 @@ def test_a_carrier_that_is_no_longer_used_is_not_reported(healthz):
 def test_the_health_is_read_once_a_second_whoever_asks(measured, monkeypatch):
     measured.extensions["health"].lasts = 1
     reads, read, seconds = [], health.read, [100.0]
-    monkeypatch.setattr(health, "read", lambda now, _: reads.append(now) or read(now))
+    monkeypatch.setattr(health, "read", lambda now, of: reads.append(now) or read(now, of))
     monkeypatch.setattr(health, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
 
     def ask_all():

@@ -54,8 +54,9 @@ def checked():
     return Checked()
 
 
-def problems(now):
-    return health.read(now).problems()
+@pytest.fixture
+def problems(settings):
+    return lambda now: health.read(now, settings).problems()
 
 
 def errors(caplog):
@@ -319,7 +320,7 @@ And how often the carrier was asked whether it serves.
 @on_sqlite
 @pytest.mark.parametrize("what", TROUBLES)
 def test_a_question_ends_an_outage_and_a_text_ends_a_trouble_that_texts_began(
-    run_pass, checked, what
+    problems, run_pass, checked, what
 ):
     steps, checks = TROUBLES[what]
     for second, said, served, is_trouble in steps:
@@ -334,7 +335,7 @@ def test_a_question_ends_an_outage_and_a_text_ends_a_trouble_that_texts_began(
 
 
 def test_too_fast_as_the_first_answer_ends_an_outage_and_begins_a_pause_of_a_second(
-    run_pass, carrier
+    problems, run_pass, carrier
 ):
     carrier.answers = dict.fromkeys(store_many(3), DOWN)
     for second in (0, 5, 15):
@@ -352,7 +353,9 @@ def test_too_fast_as_the_first_answer_ends_an_outage_and_begins_a_pause_of_a_sec
 @on_sqlite
 @pytest.mark.parametrize("said", [[], ["SM1"], TOO_FAST], ids=["not taken", "taken", "too fast"])
 @pytest.mark.parametrize("no", [ACCOUNT, PAGE], ids=["the account", "pages"])
-def test_a_question_about_a_doubt_ends_no_trouble_that_texts_began(run_pass, checked, no, said):
+def test_a_question_about_a_doubt_ends_no_trouble_that_texts_began(
+    problems, run_pass, checked, no, said
+):
     checked.answers = dict.fromkeys(store_many(5, max_retries=0), no)
     run_pass(TUESDAY_NOON, checked)
     Message.update(status=Status.CANCELLED, finished_at=TUESDAY_NOON).execute()
@@ -370,7 +373,7 @@ def test_a_question_about_a_doubt_ends_no_trouble_that_texts_began(run_pass, che
 
 
 @on_sqlite
-def test_silent_questions_begin_an_outage_that_a_question_ends(run_pass, checked):
+def test_silent_questions_begin_an_outage_that_a_question_ends(problems, run_pass, checked):
     in_doubt(5)
     checked.listing = PAGE
     run_pass(TUESDAY_NOON, checked)

@@ -287,13 +287,13 @@ def test_the_simulators_pause_is_its_own_and_so_is_the_carriers(run_pass, carrie
     assert (again(refused).status, again(taken).status) == (Status.QUEUED, Status.SENT)
 
 
-def test_what_testers_send_is_no_problem_of_the_service(run_pass, carrier, tester):
+def test_what_testers_send_is_no_problem_of_the_service(run_pass, carrier, tester, settings):
     for _ in range(10):
         store(key=tester, to=PERMANENT)
     store(key=tester, to=TOO_BUSY)
     store(key=tester, to=TEMPORARY)
     run_pass(TUESDAY_NOON)
-    state = health.read(TUESDAY_NOON + timedelta(hours=2))
+    state = health.read(TUESDAY_NOON + timedelta(hours=2), settings)
     assert (state.oldest_due, state.last_sent_at) == (None, None)
 
 
