@@ -94,7 +94,7 @@ class Scheduler:
                 if counts != shown:
                     show(counts)
                     shown = counts
-                self.go_on(end)
+                self.go_on_until(end)
             except database.ERRORS as error:
                 database.disconnect()
                 log.error("the pass failed: the database: %s", database.reason(error))
@@ -267,7 +267,7 @@ class Scheduler:
         for sender in self.senders:
             sender.inbox.collect()
 
-    def go_on(self, until: float) -> None:
+    def go_on_until(self, until: float) -> None:
         """Do what comes, until an instant of the monotonic clock or a stop."""
         while self.clock.monotonic() < until and not self.stop.is_requested:
             self.await_answers(until)

@@ -2,7 +2,6 @@
 
 import time
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import click
@@ -24,7 +23,7 @@ TEST_TEXT = "A test of the text message service."
 TEST_LASTS = 600  # seconds
 ACCEPTS, REFUSES, CANNOT_BE_ASKED = range(3)  # exit statuses of `carriers check`
 
-say = partial(base.say, folded=True)
+say = base.say
 db = base.Commands("db", help="Create or migrate the tables of the database.")
 carriers = base.Commands("carriers", help="Check the carriers that CARRIER_URL names.")
 
@@ -132,7 +131,7 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
 def state_as_object(state: health.Health) -> dict[str, object]:
     """Return the state of the service as a JSON object."""
     told = state._asdict()
-    for name in ("now", "stalled_after", "first_key_at"):
+    for name in ("now", "stalled_after", "expected_since"):
         del told[name]
     told["problems"] = [each.sentence for each in state.problems()]
     for name in ("carriers", "arrivals"):
@@ -148,7 +147,7 @@ def show_counts(told: dict[str, Any]) -> None:
     for status in Status:
         bar = "█" * -(-totals.get(status, 0) * 20 // most)
         rows.append((status, totals.get(status), bar, hour.get(status, ""), day.get(status, "")))
-    base.table(("status", "messages", "", "last hour", "last day"), rows, folded=True)
+    base.table(("status", "messages", "", "last hour", "last day"), rows)
     if "counted_in_seconds" in told:
         say(f"counted in {told['counted_in_seconds']} s")
     say()

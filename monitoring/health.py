@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import database
-from access.keys import ApiKey, ids_of
+from access.keys import ids_of
 from carriers.lanes import TESTERS, Lane, Routes
 from carriers.ways import telling_receipts
 from database import clock, isoformat
@@ -40,7 +40,8 @@ KINDS = {  # of problems: the title of a notice, and what to do
     ),
     "failing": (
         "most texts of carrier {} fail or do not arrive",
-        "Fix the cause, then retry them: flask messages list --status failed, or undelivered.",
+        "Fix the cause, then flask messages retry the ids of flask messages list --ids --status "
+        "failed, or undelivered.",
     ),
     "events": ("events are not delivered", "Restart the scheduler; its log has the reason."),
     "disk": ("the database disk is almost full", "Make room; the service then recovers by itself."),
@@ -97,7 +98,7 @@ class Health(NamedTuple):
     retrying: int
     last_sent_at: datetime | None
     last_pass_at: datetime | None
-    first_key_at: datetime | None  # from then on a scheduler is to be expected
+    expected_since: datetime | None  # if no scheduler has ever run: when the tables were made
     carrier: str | None  # of the last pass; "" if it had none, None before the first pass
     trouble: str | None  # why the carrier takes nothing
     is_down: bool  # and does not merely refuse the account
@@ -115,7 +116,7 @@ class Health(NamedTuple):
     @property
     def is_silent(self) -> bool:
         """Whether no scheduler has run for `stalled_after`."""
-        since = self.last_pass_at or self.first_key_at
+        since = self.last_pass_at or self.expected_since
         return since is not None and self.now - since > self.stalled_after
 
     @property
@@ -158,12 +159,7 @@ class Health(NamedTuple):
             last = self.last_pass_at
             when = f"the last one was at {isoformat(last)}" if last else "there has been none yet"
             yield Problem("scheduler", f"{NO_PASS}: {when}")
-        elif self.oldest_due is not None:
-            yield from self._due()
-
-    def _due(self):
-        """Return the problem if texts are due and do not go."""
-        if self.is_stuck:
+        elif self.is_stuck:
             sentence = f"nothing was sent for {int(self.stalled_after.total_seconds())} s"
             why = "" if self.carrier else ": CARRIER_URL is not set"
             yield Problem("stalled", f"{sentence} though texts are due{why}")
@@ -218,7 +214,7 @@ def read(now: datetime, settings: Settings) -> Health:
         retrying=queue.retrying(),
         last_sent_at=queue.last_sent_at(),
         last_pass_at=carrier and carrier.last_pass_at,
-        first_key_at=ApiKey.first_made_at(),
+        expected_since=None if carrier else database.made_at(),
         carrier=carrier and carrier.name,
         trouble=carrier and carrier.trouble,
         is_down=bool(carrier and carrier.is_down),

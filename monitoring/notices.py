@@ -98,9 +98,13 @@ def _problems(settings, now):
     while _unrecorded:
         Notice.about(_unrecorded[0]).change(level=1, told_at=now)
         del _unrecorded[0]
+    # Without a scheduler, nothing else is said of texts that are due
+    no_scheduler = any(each.kind == "scheduler" for each in found.values())
     for told in Notice.select().where(Notice.subject.startswith(PROBLEM), Notice.level == 1):
-        if told.subject not in found and told.change(level=0, told_at=now):
-            kind, _, name = told.subject.removeprefix(PROBLEM).partition(" ")
+        kind, _, name = told.subject.removeprefix(PROBLEM).partition(" ")
+        if told.subject in found or (no_scheduler and kind == "stalled"):
+            continue
+        if told.change(level=0, told_at=now):
             title = health.Problem(kind, name=name).title
             text = f"The problem reported at {isoformat(told.told_at)} is over: {title}."
             yield Notification(f"over: {title}", text, "success")

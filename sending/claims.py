@@ -135,10 +135,18 @@ class Claims:
         cannot use goes to the others.
         Nobody else gets the messages until they are finished, taken back or taken over.
         """
+        kinds = (self._of_answers, 0), (self._urgent, turns[True]), (self._others, turns[False])
+        return self._claim(kinds, limit)
+
+    def claim_next(self, turns: dict[bool, int]) -> list[Message]:
+        """Take one message, of the next key whose turn it is, urgent or not."""
+        return self._claim([(self._others, turns[False])], 1)
+
+    def _claim(self, kinds, limit):
+        """Claim messages of each kind: how to find keys that have some, and which is the first."""
         if not self.lanes:
             return []
         db.avoid_sorts()
-        kinds = (self._of_answers, 0), (self._urgent, turns[True]), (self._others, turns[False])
         paused, claimed = {key.id for key in ApiKey.paused()}, []
         for find, begin in kinds:
             passed_over = {*paused}

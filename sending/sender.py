@@ -165,8 +165,7 @@ class Sender:
                 self.is_unsure = False
                 self.pulse.note_death()
                 return 0, []
-            turns = self.watch.state.next_keys
-            messages = next(filter(None, (each.claim(room, turns) for each in groups)), [])
+            messages = next(filter(None, (self.claim_new(each, room) for each in groups)), [])
             sends = [self.send_of(each) for each in messages]
             ready, moves = self.judge(sends, now)
             going = self.within_rate(ready)
@@ -217,6 +216,11 @@ class Sender:
         which = (is_sure, has_no_other) if self.watch.is_risky else (may_take,)
         groups = [Claims(lanes, routes, each) for each in which]
         return [each for each in groups if each.lanes]
+
+    def claim_new(self, group: Claims, room: int) -> list[Message]:
+        """Claim messages; after a pause one."""
+        turns = self.watch.state.next_keys
+        return group.claim_next(turns) if self.watch.probe else group.claim(room, turns)
 
     def judge(
         self, sends: list[Send], now: datetime

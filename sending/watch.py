@@ -145,7 +145,7 @@ class CarrierWatch:
         """
         served = [(each, each.message.key_id) for each in sends]
         served += [(each, each.message.key_id - 1) for each in reversed(waiting)]
-        turns = {each.terms.key.urgent: key for each, key in served}
+        turns = {each.terms.key.urgent and not each.is_probe: key for each, key in served}
         if turns:
             CarrierState.note_turns(self.name, turns)
 

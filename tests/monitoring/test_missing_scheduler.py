@@ -5,11 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import database
+from database import clock
+from databases import on_both
 from monitoring import dead_scheduler, health, notices
 from samples import HOUR, MINUTE, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending.carrier_state import CarrierState
-from stored_messages import key_named, store
+from stored_messages import store
 
 NO_PASS = "no scheduler makes a pass"
 
@@ -82,14 +84,23 @@ def test_of_several_schedulers_one_is_enough(problems, make_passes, carrier):
     assert problems(TUESDAY_NOON + 5 * MINUTE) == [last(TUESDAY_NOON + 2 * MINUTE)]
 
 
-def test_a_scheduler_that_never_ran_is_missed_from_the_first_key_on(problems, make_passes):
-    assert problems(TUESDAY_NOON) == []
-    key_named("app", now=TUESDAY_NOON)
-    key_named("another", now=TUESDAY_NOON + MINUTE)
+def test_a_scheduler_that_never_ran_is_missed_from_when_the_tables_were_made(
+    problems, make_passes, monkeypatch
+):
+    monkeypatch.setattr(database, "made_at", lambda: TUESDAY_NOON)
     assert problems(TUESDAY_NOON + 2 * MINUTE) == []
     assert problems(TUESDAY_NOON + 3 * MINUTE) == [f"{NO_PASS}: there has been none yet"]
     make_passes(TUESDAY_NOON + 4 * MINUTE)
     assert problems(TUESDAY_NOON + 5 * MINUTE) == []
+
+
+@on_both
+def test_new_tables_know_when_they_were_made(empty_database_url):
+    database.connect(empty_database_url)
+    before = clock.now()
+    database.upgrade()
+    assert before - SECOND <= database.made_at() <= clock.now() + SECOND
+    database.disconnect()
 
 
 # Notices, by the web

@@ -212,9 +212,10 @@ def test_a_carrier_that_is_down_is_reported_until_it_is_back(no, healthz, stats,
     assert (told["last_sent_seconds"], told["last_pass_seconds"]) == (None, 59)
     told = stats(now)
     assert (told["retrying"], told["oldest_due"]) == (1, "2026-03-03T17:00:00.000Z")
-    problem = "nothing was sent for 120 s though texts are due: no scheduler makes a pass"
-    assert stats(TUESDAY_NOON + 3 * MINUTE)["problems"][0] == problem
-    assert refused(healthz(TUESDAY_NOON + 3 * MINUTE, "?strict"))[0] == "stalled"
+    CarrierState.record_pass(TUESDAY_NOON + 3 * MINUTE, {"fake": []})
+    problem = "nothing was sent for 120 s though texts are due"
+    assert stats(TUESDAY_NOON + 3 * MINUTE)["problems"] == [problem]
+    assert refused(healthz(TUESDAY_NOON + 3 * MINUTE, "?strict")) == ["stalled"]
 
     carrier.answers.clear()
     mended = max(again(message).send_at, TUESDAY_NOON + 3 * SECOND)

@@ -118,7 +118,7 @@ def test_where_both_are_in_trouble_nobody_takes_a_place(app, at):
 
 
 @on_both
-def test_both_are_seen_while_the_next_pass_begins(database_url, monkeypatch):
+def test_both_are_seen_while_the_next_pass_begins(settings, monkeypatch):
     both, seen, execute = {"us": ["eu"], "eu": ["us"]}, [], db.obj.execute_sql
     CarrierState.record_pass(TUESDAY_NOON, both)
 
@@ -127,7 +127,7 @@ def test_both_are_seen_while_the_next_pass_begins(database_url, monkeypatch):
         done = execute(*statement)
         if current_thread() is main_thread():
             with ThreadPoolExecutor() as threads:
-                health = begin(threads, lambda: read(TUESDAY_NOON + MINUTE)).result()
+                health = begin(threads, lambda: read(TUESDAY_NOON + MINUTE, settings)).result()
             seen.append(tuple(each.carrier for each in health.carriers))
         return done
 

@@ -198,9 +198,7 @@ def test_a_question_that_is_refused_as_the_account_holds_up_no_others(run_for, s
 @pytest.mark.slow
 @pytest.mark.parametrize("no", [ACCOUNT, TOO_FAST, PAGE], ids=["account", "too fast", "pages"])
 @pytest.mark.parametrize("names", ["u a", "a b", "u v", "u v a", "u a b c"])
-def test_it_is_never_twice_in_a_row_of_the_same_key_while_another_has_one(
-    run_for, carrier, names, no
-):
+def test_keys_have_their_turns_one_after_the_other_urgent_or_not(run_for, carrier, names, no):
     """Each pass is of a scheduler of its own."""
     begun = names.split()
     for name, number in zip(begun, itertools.count(), strict=False):
@@ -221,7 +219,7 @@ def test_it_is_never_twice_in_a_row_of_the_same_key_while_another_has_one(
 
 @on_both
 @pytest.mark.parametrize("no", [ACCOUNT, TOO_FAST, PAGE], ids=["account", "too fast", "pages"])
-def test_an_urgent_text_goes_first_unless_its_key_had_the_last_turn(run_pass, carrier, no):
+def test_a_key_that_had_its_turn_goes_to_the_end_though_it_is_urgent(run_pass, carrier, no):
     store(key=key_of("a"), message="a")
     carrier.answers = {NEW_YORK: NO_CONNECTION if no is PAGE else no}
     run_pass(TUESDAY_NOON)
