@@ -224,7 +224,7 @@ def at(monkeypatch):
 def problems(settings):
     """What is wrong at an instant, in sentences."""
 
-    def read(now):
+    def read(now, settings=settings):
         return [problem.sentence for problem in health.read(now, settings).problems()]
 
     return read
