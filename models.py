@@ -28,6 +28,7 @@ from carriers.ways import Way
 from database import (
     EPOCH,
     MILLISECOND,
+    PAST,
     CarrierTextField,
     InstantField,
     Refused,
@@ -36,6 +37,7 @@ from database import (
     isoformat,
     locked,
 )
+from database.clock import SKEW
 from events.outbox import Event, EventAddress
 
 SEND_DATE_LASTS = timedelta(hours=1)
@@ -80,6 +82,7 @@ IS_SENDABLE = has_status(Status.QUEUED) & SQL("approved")
 AWAITS_APPROVAL = has_status(*WAITING) & SQL("NOT approved")
 AWAITS_GROUP = AWAITS_APPROVAL & SQL("available_to_group")
 IS_RETRYING = has_status(*WAITING) & SQL("due_since IS NOT NULL")
+IS_DECIDED = has_status(Status.SCHEDULED) & SQL("(send_date IS NULL OR due_since IS NOT NULL)")
 HAS_ENDED = SQL("finished_at IS NOT NULL")
 IS_USUAL = SQL("approved AND cancelled_by IS NULL AND answers IS NULL")
 
@@ -104,9 +107,11 @@ class Message(Table):
     message = TextField(null=True)
     send_date = InstantField(null=True)  # asked for
     first_send_at = InstantField()  # decided first
-    send_at = InstantField()  # decided; moves with every retry
+    # Decided; moves with every retry
+    send_at = InstantField(FURTHEST_AHEAD, lambda now: IS_DECIDED)
     expires_at = InstantField()  # decided together with first_send_at
-    due_since = InstantField(null=True)  # when it should have gone, while sends of it fail
+    # When it should have gone, while sends of it fail
+    due_since = InstantField(PAST, lambda now: IS_RETRYING, null=True)
     status = TextField()
     manual_mode = BooleanField()
     available_to_group = BooleanField()
@@ -123,7 +128,7 @@ class Message(Table):
     tries_before = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     # Attempts since then that are unclear
     in_doubt = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    finished_at = InstantField(null=True)
+    finished_at = InstantField(PAST, lambda now: has_status(*FINISHED) & HAS_ENDED, null=True)
     last_error = CarrierTextField(null=True)
     last_error_at = InstantField(null=True)
     carrier = TextField(null=True)  # the name of the one that it was given to last
@@ -131,7 +136,7 @@ class Message(Table):
     lane = TextField()  # what is true of it for carriers
     receipt_at = InstantField(null=True)
     told_at = InstantField(null=True)  # when an event of it was delivered last
-    created_at = InstantField()
+    created_at = InstantField(PAST, lambda now: Message.id > first_id(now))
     idempotency_key = TextField(null=True)
     request_digest = TextField(null=True)
     answer = TextField(null=True)  # the body of the 201, if there is an idempotency key
@@ -174,6 +179,12 @@ class Message(Table):
         if outcome.doubt:
             changes["in_doubt"] = self.in_doubt + 1
         return self._end_claim(**changes)
+
+    @classmethod
+    def date_back(cls, now: datetime) -> None:
+        """Have queued messages be due by now, and date all like any table."""
+        cls._in_batches(cls.update(send_at=now), IS_SENDABLE, cls.send_at > now + SKEW)
+        super().date_back(now)
 
     @classmethod
     def put_back(cls, messages: Collection[Self]) -> None:

@@ -28,11 +28,9 @@ from monitoring import checks
 from monitoring.notices import Notices
 from reports import queue
 from sending import claims, inbound, receipts, retention, waiting
-from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.heartbeats import Pulse, take_over
 from sending.outcomes import UNANSWERED
-from sending.replies import Reply
 from sending.runtime import THIS_MACHINE, TICK, Runtime, Stop
 from sending.sender import Sender
 
@@ -201,10 +199,9 @@ class Scheduler:
         now, monotonic = self.clock.now(), self.clock.monotonic()
         if self.stop.is_requested or monotonic < self.tend_at:
             return
-        for kept in (waiting, Attempt, Reply, receipts):  # a clock may have been set back
-            kept.correct(now)
-        rates = {each.name: each.watch.rate for each in self.senders if each.watch.rate}
-        CarrierState.correct(now, {name: rate.longest for name, rate in rates.items()})
+        if CarrierState.is_behind(now):
+            for table in database.Table.__subclasses__():
+                table.date_back(now)
         for way in self.routes.ways:
             if way.was:
                 CarrierState.prepare(way.name, way.was)

@@ -9,8 +9,7 @@ from peewee import SQL, Expression, Field, TextField, fn
 
 from access.audit import Action, Audit
 from access.rules import LAST
-from database import InstantField, Refused, Table, db, in_pages
-from database.clock import is_ahead
+from database import PAST, InstantField, Refused, Table, db, in_pages
 
 # As SQL: peewee takes five times as long to write thousands of rows as a database to insert them.
 # {numbers} is a table of an array of numbers
@@ -164,7 +163,7 @@ class DoNotCall(Table):
             done = DoNotCallHistory.get_or_none(DoNotCallHistory.id == change)
             *earlier, last = DoNotCallHistory.of(done.number) if done else [None]
             theirs = last and (last.id, last.why, last.who) == (change, "operator", who)
-            if not theirs or last.at <= since or is_ahead(last.at, now):
+            if not theirs or last.at <= since:
                 raise Refused("Undo works for one minute, and only until something else happens.")
             before = {"opted_out_at": last.opted_out_at}
             if earlier:
@@ -243,7 +242,8 @@ class LastReply(Table):
     """
 
     number = TextField(primary_key=True)
-    said_at = InstantField()  # by the carrier's clock if it told the time, otherwise the arrival
+    # By the carrier's clock if it told the time, otherwise the arrival
+    said_at = InstantField(PAST)
 
     @classmethod
     def of(cls, number: str, since: datetime) -> Self | None:
@@ -261,7 +261,7 @@ class LastReply(Table):
         in_order = said_at is None
         if said_at:
             ends = said_at.replace(microsecond=0) + timedelta(seconds=1)
-            in_order = (cls.said_at < ends) | is_ahead(cls.said_at, now)
+            in_order = cls.said_at < ends
         noted = reply.on_conflict(
             conflict_target=[cls.number], preserve=[cls.said_at], where=in_order
         )

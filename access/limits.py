@@ -16,7 +16,6 @@ from peewee import SQL, BigIntegerField, IntegerField, UUIDField
 
 from access.rules import LAST
 from database import EPOCH, Table, db, lock_texts
-from database.clock import is_ahead
 
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "mo": 31 * 86_400}  # seconds, at most
 SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
@@ -243,5 +242,4 @@ def recipient_reached(
     if len(accepted_at) < limit.number or accepted_at[limit.number - 1] <= at - limit.window:
         return []
     oldest = accepted_at[limit.number - 1]
-    since = at if is_ahead(oldest, at) else oldest
-    return [LimitReached("recipient", limit, since + limit.window)]
+    return [LimitReached("recipient", limit, oldest + limit.window)]

@@ -14,6 +14,7 @@ from database.tables import (
     EPOCH,
     MILLISECOND,
     PAGE,
+    PAST,
     CarrierTextField,
     InstantField,
     Table,

@@ -12,7 +12,6 @@ from typing import Any
 from flask import session
 
 from database import EPOCH, MILLISECOND
-from database.clock import is_ahead
 from desk import lists
 from desk.lists import PAGE
 from reports.listings import Cursor
@@ -44,7 +43,7 @@ class Result:
 def seconds_left(at: datetime, now: datetime) -> int:
     """Return the seconds in which something done at an instant can still be undone."""
     left = (at + UNDO_WITHIN - now) // timedelta(seconds=1)
-    return 0 if is_ahead(at, now) else max(0, left)
+    return max(0, left)
 
 
 def keep(new: Result, now: datetime) -> None:

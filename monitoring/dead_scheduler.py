@@ -38,7 +38,6 @@ def _look_again(settings):
 
 def is_first(now: datetime) -> bool:
     """Return whether no other worker, on any machine, has begun to notify within TRY_EVERY."""
-    Notice.count_as_now(Notice.told_at, now)
     return Notice.tell("a look of the web", now, since=now - TRY_EVERY)
 
 

@@ -12,7 +12,6 @@ from access.keys import ids_of
 from carriers.lanes import TESTERS, Lane, Routes
 from carriers.ways import telling_receipts
 from database import clock, isoformat
-from database.clock import is_ahead
 from reports import queue
 from reports.arrivals import Arrivals, arrivals
 from sending import claims
@@ -269,7 +268,7 @@ class Reader:
         In memory, because a database that stores no message does not store this either.
         """
         at = self.not_stored_at
-        if at is None or now - at > self.settings.stalled_after or is_ahead(at, now):
+        if at is None or now - at > self.settings.stalled_after:
             return []
         words = f"the web could not store a message at {isoformat(at)}; its log has the reason"
         return [Problem("web", words)]

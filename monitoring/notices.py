@@ -18,7 +18,7 @@ from peewee import SQL, IntegerField, TextField
 
 import database
 from access.limits import SECOND, window
-from database import EPOCH, InstantField, Table, clock, isoformat
+from database import EPOCH, PAST, InstantField, Table, clock, isoformat
 from events.outbox import Event
 from monitoring import health
 from reports import queue, usage
@@ -38,7 +38,7 @@ class Notice(Table):
     """The latest notification about a subject."""
 
     subject = TextField(primary_key=True)
-    told_at = InstantField(null=True)
+    told_at = InstantField(PAST, null=True)
     # 1 while a problem lasts; for approvals and replies, the fewest that have waited since
     level = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     newest = TextField(null=True)  # the id of the newest message or reply that waited
@@ -77,7 +77,6 @@ class Notification(NamedTuple):
 
 def pending(settings: Settings, now: datetime) -> Iterator[Notification]:
     """Return the notifications that this process is to send now; each is recorded as sent."""
-    Notice.count_as_now(Notice.told_at, now)
     for look in (_problems, _unusual, _approvals, _replies, _limits):
         yield from look(settings, now)
 

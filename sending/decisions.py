@@ -16,7 +16,6 @@ from access.limits import DAY, Limit, lock_numbers
 from access.usual import KeyDay
 from carriers.lanes import Lane
 from database import MILLISECOND, db
-from database.clock import is_within
 from models import RETRYABLE, WAITING, Message, Status, accepted_to
 from sending import waiting
 
@@ -115,7 +114,7 @@ class Selection:
 
         Only the person who approved them may do so, and only within UNDO_WITHIN.
         """
-        mine = (Message.approved_by == by) & is_within(Message.approved_at, UNDO_WITHIN, now)
+        mine = (Message.approved_by == by) & (Message.approved_at > now - UNDO_WITHIN)
         was_queued = Message.first_send_at <= Message.approved_at
         before = {
             "status": Case(None, [(was_queued, Status.QUEUED)], Status.SCHEDULED),
@@ -145,8 +144,8 @@ class Selection:
         undone = Audit.latest(message.id, among, now - UNDO_WITHIN) or Action.CANCELLED
         undo = partial(self._undo, undone, now, usual=1, cancelled_by=None)
         mine = Message.cancelled_by == by
-        ended = mine & is_within(Message.finished_at, UNDO_WITHIN, now)
-        withdrawn = mine & (Message.in_doubt > 0) & is_within(Message.send_at, UNDO_WITHIN, now)
+        ended = mine & (Message.finished_at > now - UNDO_WITHIN)
+        withdrawn = mine & (Message.in_doubt > 0) & (Message.send_at > now - UNDO_WITHIN)
         anew = {"status": Status.SCHEDULED, "finished_at": None}
         return undo([Status.CANCELLED], ended, **anew) or undo(WAITING, withdrawn)
 

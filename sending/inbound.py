@@ -20,7 +20,7 @@ from carriers.alphabets import count_parts
 from carriers.lanes import of_answers
 from carriers.ways import Way
 from database import EPOCH, db, passed_over
-from database.clock import is_ahead
+from database.clock import SKEW
 from events.outbox import Event
 from models import ANSWER_WITHIN, TAKEN, Message, Status, has_status, new_id, tally_of
 from sending import meaning, receipts
@@ -144,7 +144,7 @@ def _meaning_of(reply, said):
 
 def _draft(said, now, carrier):
     """Return a reply, not stored yet, with the message that it belongs to."""
-    is_told = said.at and said.at >= EPOCH and not is_ahead(said.at, now)
+    is_told = said.at and said.at >= EPOCH and said.at <= now + SKEW
     at = said.at if is_told else now
     by = carrier.name
     reply = Reply(id=new_id(now), carrier=by, number=said.number, at=at, received_at=now)
@@ -159,13 +159,12 @@ def message_of(number: str, at: datetime, now: datetime, carrier: Way) -> Messag
     """Return the message that a reply belongs to, or None.
 
     It is the latest to its number that the carrier was given within BELONGS_WITHIN before it.
-    Testers' texts went to no carrier. A text given by a clock that has been set back since counts
-    as given now.
+    Testers' texts went to no carrier.
     """
     given_at = Attempt.begun_at
     # Carriers tell whole seconds
     in_time = (given_at >= at - BELONGS_WITHIN) & (given_at < at + SECOND)
-    given = Attempt.given_to(number, carrier).where(in_time | is_ahead(given_at, now))
+    given = Attempt.given_to(number, carrier).where(in_time)
     given = given.select(Message.id, Message.key, Message.available_to_group).objects(Message)
     latest = given.order_by(given_at.desc(), Message.id.desc())
     return latest.where(Message.key.not_in(ApiKey.testers())).first()
@@ -184,7 +183,6 @@ def _reply_of_part(draft, said, now, carrier):
     reference, number = Reply.part_reference.db_value(reference), str(number)
     same = (Reply.number == draft.number) & Reply.carrier.in_(carrier.names)
     same &= (Reply.part_reference == reference) & (Reply.parts == total)
-    Reply.count_as_now(Reply.received_at, now, same)
     recent = Reply.select().where(same, Reply.received_at > now - PARTS_WITHIN)
     recent = [*recent.order_by(Reply.received_at, Reply.id)]
     had = [each for each in recent if each.by_number.get(number) == said.text]

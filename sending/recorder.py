@@ -76,7 +76,7 @@ class Recorder:
         if error.no_route and self.others(send):
             return answer._replace(error=CarrierError(error.reason, no_route=True))
         taken_at = self.watch.state.taken_at
-        others_taken = error.account and not send.is_probe and taken_at and taken_at <= now
+        others_taken = error.account and not send.is_probe and taken_at
         if others_taken and was_refused(send.message, self.way, error.reason, taken_at):
             return answer._replace(error=CarrierError(error.reason))
         return answer

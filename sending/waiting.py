@@ -17,15 +17,11 @@ from access.keys import ApiKey, rules_of
 from access.rules import LAST
 from database import BATCH, MILLISECOND, is_outage, locked, passed_over
 from models import (
-    FINISHED,
-    FURTHEST_AHEAD,
-    HAS_ENDED,
     IS_SENDABLE,
     IS_WAITING,
     WAITING,
     Message,
     Status,
-    first_id,
     has_status,
 )
 
@@ -33,15 +29,6 @@ SET_ASIDE = timedelta(minutes=10)
 """How long a message is left alone that breaks a change of all messages that are due."""
 
 log = logging.getLogger("scheduler")
-
-
-def correct(now: datetime) -> None:
-    """Date messages now whose instants were noted by a clock that has been set back since."""
-    Message.count_as_now(Message.created_at, now, Message.id > first_id(now))
-    Message.count_as_now(Message.finished_at, now, has_status(*FINISHED), HAS_ENDED)
-    decided = Message.send_date.is_null() | Message.due_since.is_null(False)
-    scheduled = has_status(Status.SCHEDULED)
-    Message.count_as_now(Message.send_at, now, scheduled, decided, longest=FURTHEST_AHEAD)
 
 
 def is_any_due(at: datetime) -> bool:

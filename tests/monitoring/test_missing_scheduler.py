@@ -7,7 +7,7 @@ import pytest
 import database
 from database import clock
 from databases import on_both
-from monitoring import dead_scheduler, health, notices
+from monitoring import dead_scheduler, notices
 from samples import HOUR, MINUTE, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending.carrier_state import CarrierState
