@@ -9,7 +9,7 @@ from peewee import SQL, Expression, Field, TextField, fn
 
 from access.audit import Action, Audit
 from access.rules import LAST
-from database import PAST, InstantField, Refused, Table, db, in_pages
+from database import PAST, InstantField, Table, db, in_pages
 
 # As SQL: peewee takes five times as long to write thousands of rows as a database to insert them.
 # {numbers} is a table of an array of numbers
@@ -153,34 +153,6 @@ class DoNotCall(Table):
         return len(gone)
 
     @classmethod
-    def undo(cls, change: int, who: str, since: datetime, now: datetime) -> str:
-        """Undo what a person did to a number since an instant; `change` is its id in the history.
-
-        Return the number. If it was removed, it is listed as it was before. Raise Refused if
-        anything else has happened to the number since, or if the recipient has replied.
-        """
-        with db.transaction():
-            done = DoNotCallHistory.get_or_none(DoNotCallHistory.id == change)
-            *earlier, last = DoNotCallHistory.of(done.number) if done else [None]
-            theirs = last and (last.id, last.why, last.who) == (change, "operator", who)
-            if not theirs or last.at <= since:
-                raise Refused("Undo works for one minute, and only until something else happens.")
-            before = {"opted_out_at": last.opted_out_at}
-            if earlier:
-                before |= {"source": earlier[-1].why, "added_at": earlier[-1].at}
-            if last.what == "left":
-                cls.add([last.number], now, "operator", who)
-            else:
-                cls.remove([last.number], now, "operator", who)
-                # Looked at last: a STOP that comes from now on waits for this transaction
-                if LastReply.of(last.number, since):
-                    raise Refused("The recipient has replied meanwhile, so the number stays.")
-                if last.opted_out_at:
-                    cls.add([last.number], now, earlier[-1].why)
-            cls.update(before).where(cls.number == last.number).execute()
-        return last.number
-
-    @classmethod
     def entries(cls) -> Iterator[Self]:
         """Read the whole list by number, in pages: no query stays open between them."""
         rows = cls.select().order_by(cls.number)
@@ -219,11 +191,6 @@ class DoNotCallHistory(Table):
             return f"the recipient opted out on {opted_out_at:%Y-%m-%d}"
         return f"the number has been on the Do Not Call list since {last.at:%Y-%m-%d}"
 
-    @classmethod
-    def latest(cls, number: str) -> Self | None:
-        """Return what happened to a number last."""
-        return cls.select().where(cls.number == number).order_by(cls.id.desc()).first()
-
 
 def _note(changed, now, what, why, who, said_at):
     """Add a row of the history for each number; `changed` says when its recipient opted out."""
@@ -244,11 +211,6 @@ class LastReply(Table):
     number = TextField(primary_key=True)
     # By the carrier's clock if it told the time, otherwise the arrival
     said_at = InstantField(PAST)
-
-    @classmethod
-    def of(cls, number: str, since: datetime) -> Self | None:
-        """Return the last reply of a number if it came since an instant."""
-        return cls.get_or_none(cls.number == number, cls.said_at >= since)
 
     @classmethod
     def note(cls, number: str, said_at: datetime | None, now: datetime) -> bool:

@@ -3,17 +3,16 @@
 import logging
 from datetime import datetime
 
-from flask import Response, abort, flash, render_template, request, session
+from flask import Response, flash, render_template, request, session
 
 import recipients
-from access.do_not_call import DoNotCall, DoNotCallHistory
+from access.do_not_call import DoNotCall
 from access.keys import ApiKey
-from database import Refused, clock, db
-from desk import lists, results
+from database import clock
+from desk import lists
 from desk.door import blueprint, operator, see
 from desk.words import unbroken
-from sending.decisions import UNDO_WITHIN
-from sending.replies import Reply, put_on_list
+from sending.replies import put_on_list
 
 log = logging.getLogger("web")
 
@@ -37,19 +36,15 @@ SOURCES = {
 
 @blueprint.get("/do-not-call")
 def do_not_call() -> str:
-    """Show an operator the form of the Do Not Call list, and what it did last."""
+    """Show an operator the form of the Do Not Call list."""
     operator()
-    return render_template("do_not_call.html", change=last_change(clock.now()))
+    return render_template("do_not_call.html")
 
 
 @blueprint.post("/do-not-call")
 def change_do_not_call() -> Response | tuple[str, int]:
     """Apply the pressed button to the Do Not Call list."""
     person = operator()
-    if "undo" in request.form:
-        session.pop("change", None)
-        flash(undo_change(request.form["undo"], person))
-        return see(".do_not_call", _anchor="next")
     try:
         number = read_number(request.form)
     except recipients.InvalidNumber as error:
@@ -57,11 +52,10 @@ def change_do_not_call() -> Response | tuple[str, int]:
     action = lists.pressed(("check", "add", "remove"))
     if action == "check":
         flash(check_list(number))
-    elif change_list(action == "add", number, person, clock.now()):
-        session["change"] = DoNotCallHistory.latest(number).id
     else:
-        flash(unbroken(number) + f" {NOW_LISTED[action == 'add', False]}.")
-    return see(".do_not_call", _anchor="next")
+        has_changed = change_list(action == "add", number, person, clock.now())
+        flash(unbroken(number) + f" {NOW_LISTED[action == 'add', has_changed]}.")
+    return see(".do_not_call")
 
 
 def read_number(form: dict) -> str:
@@ -95,41 +89,3 @@ def change_list(is_added: bool, number: str, person: ApiKey, now: datetime) -> b
     about = {"key": person.name}
     log.info("a number was %s the Do Not Call list by %s", past, person.name, extra=about)
     return has_changed > 0
-
-
-def undo_change(change: str, person: ApiKey) -> str:
-    """Undo a change of the Do Not Call list, given its id; return the result in words."""
-    try:
-        number = take_back(int(change), person, clock.now())
-    except (ValueError, OverflowError):
-        abort(400, "There is no such change to undo.")
-    except Refused as why:
-        return str(why)
-    return in_words(DoNotCallHistory.latest(number))
-
-
-def take_back(change: int, person: ApiKey, now: datetime) -> str:
-    """Undo and log a change that this person has just made to the list; return the number.
-
-    Raise Refused if it can no longer be undone.
-    """
-    with db.atomic():
-        number = DoNotCall.undo(change, person.name, now - UNDO_WITHIN, now)
-        Reply.note_listed(person.name, now)  # replies that came while it was not listed
-    about = {"key": person.name}
-    log.info("a change of the Do Not Call list was undone by %s", person.name, extra=about)
-    return number
-
-
-def last_change(now: datetime) -> list[dict]:
-    """Return this person's last change of the list for the strip, while it can be undone."""
-    change = DoNotCallHistory.get_or_none(DoNotCallHistory.id == session.get("change"))
-    left = results.seconds_left(change.at, now) if change else 0
-    if not left or change != DoNotCallHistory.latest(change.number):
-        return []
-    return [{"said": in_words(change), "undo": "undo", "value": change.id, "left": left}]
-
-
-def in_words(change: DoNotCallHistory) -> str:
-    """Return what a change of the list did, as a sentence."""
-    return unbroken(change.number) + f" {NOW_LISTED[change.what == 'joined', True]}."

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from access.do_not_call import DoNotCall, DoNotCallHistory
+from access.do_not_call import DoNotCall
 from access.keys import Role
 from app import create_app
 from carriers import OptOut
@@ -12,7 +12,7 @@ from database import clock
 from databases import on_both
 from desk_visitor import Visitor, issue
 from models import Status
-from samples import DAY, HOUR, MINUTE, NEW_YORK, TUESDAY_NOON
+from samples import DAY, HOUR, NEW_YORK, TUESDAY_NOON
 from sending import receipts, waiting
 from stored_messages import again, store
 
@@ -67,21 +67,6 @@ def test_an_opt_out_holds_until_a_start_or_until_people_remove_it(events, is_lis
     message = store(send_at=TUESDAY_NOON, status=Status.SCHEDULED)
     waiting.promote(TUESDAY_NOON + DAY, check_dnc="opted-out")
     assert again(message).status == (Status.BLOCKED if has_opted_out else Status.QUEUED)
-
-
-@pytest.mark.parametrize(
-    ("before", "undone"),
-    [([STOP], LISTED), ([STOP, LISTED], REMOVED), ([STOP], REMOVED), ([LISTED, STOP], REMOVED)],
-)
-def test_undo_brings_back_what_the_recipient_said(before, undone):
-    happen(before)
-    entry, now = DoNotCall.entry(NEW_YORK), TUESDAY_NOON + DAY
-    change = DoNotCall.add if undone == LISTED else DoNotCall.remove
-    change([NEW_YORK], now, "operator", "Olga")
-    last = DoNotCallHistory.latest(NEW_YORK)
-    DoNotCall.undo(last.id, "Olga", now - MINUTE, now)
-    again = DoNotCall.entry(NEW_YORK)
-    assert (again.source, again.opted_out_at) == (entry.source, entry.opted_out_at)
 
 
 @pytest.mark.parametrize(

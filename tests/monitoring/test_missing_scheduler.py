@@ -115,12 +115,6 @@ def test_of_all_workers_one_a_minute_begins_to_tell(database_url):
     assert not dead_scheduler.is_first(TUESDAY_NOON + MINUTE + SECOND)
 
 
-def test_a_clock_that_is_set_back_lets_the_web_tell_in_a_minute(database_url):
-    assert dead_scheduler.is_first(TUESDAY_NOON + HOUR)
-    assert not dead_scheduler.is_first(TUESDAY_NOON)
-    assert dead_scheduler.is_first(TUESDAY_NOON + MINUTE + SECOND)
-
-
 def test_of_workers_that_look_at_once_one_begins_to_tell(database_url):
     def look(_):
         try:
