@@ -81,7 +81,6 @@ IS_SENDABLE = has_status(Status.QUEUED) & SQL("approved")
 AWAITS_APPROVAL = has_status(*WAITING) & SQL("NOT approved")
 AWAITS_GROUP = AWAITS_APPROVAL & SQL("available_to_group")
 IS_RETRYING = has_status(*WAITING) & SQL("due_since IS NOT NULL")
-HAS_ERROR = has_status(*WAITING) & SQL("last_error_at IS NOT NULL")
 IS_DECIDED = has_status(Status.SCHEDULED) & SQL("(send_date IS NULL OR due_since IS NOT NULL)")
 HAS_ENDED = SQL("finished_at IS NOT NULL")
 
@@ -340,8 +339,11 @@ for _name, _columns, _where in (
     ("message_awaiting_key", [Message.key, Message.send_at, Message.id], AWAITS_GROUP),
     ("message_expires", [Message.expires_at], IS_WAITING),
     ("message_retrying", [Message.due_since], IS_RETRYING),
-    ("message_last_error", [Message.last_error_at], HAS_ERROR),
-    ("message_finished", [Message.status, Message.finished_at], HAS_ENDED),
+    (
+        "message_finished",
+        [Message.status, Message.finished_at, Message.carrier, Message.receipt_at],
+        HAS_ENDED,
+    ),
     ("message_ended", [Message.status, Message.id], HAS_ENDED),
     ("message_key", [Message.key, Message.id], None),
     ("message_to", [Message.to, Message.id], None),

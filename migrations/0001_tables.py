@@ -87,9 +87,8 @@ CREATE INDEX message_awaiting_key ON message (key_id, send_at, id)
 CREATE INDEX message_expires ON message (expires_at) WHERE status IN ('scheduled', 'queued');
 CREATE INDEX message_retrying ON message (due_since)
     WHERE status IN ('scheduled', 'queued') AND due_since IS NOT NULL;
-CREATE INDEX message_last_error ON message (last_error_at)
-    WHERE status IN ('scheduled', 'queued') AND last_error_at IS NOT NULL;
-CREATE INDEX message_finished ON message (status, finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX message_finished ON message (status, finished_at, carrier, receipt_at)
+    WHERE finished_at IS NOT NULL;
 CREATE INDEX message_ended ON message (status, id) WHERE finished_at IS NOT NULL;
 CREATE INDEX message_key ON message (key_id, id);
 CREATE INDEX message_to ON message ("to", id);

@@ -83,7 +83,7 @@ def pending(settings: Settings, now: datetime) -> Iterator[Notification]:
 
 def _problems(settings, now):
     """Return a notification of each problem that has begun, and of each that is over."""
-    problems = health.read(now, settings).each_problem()
+    problems = health.read(now, settings).problems()
     found = {f"{PROBLEM}{each.kind} {each.name}": each for each in problems}
     for subject, problem in found.items():
         told = Notice.about(subject)
@@ -94,10 +94,10 @@ def _problems(settings, now):
             )
             yield Notification(problem.title, text, "failure")
     # Without a scheduler, nothing else is said of texts that are due
-    unknown = health.OF_DUE_TEXTS if any(e.kind == "scheduler" for e in found.values()) else ()
+    no_scheduler = any(each.kind == "scheduler" for each in found.values())
     for told in Notice.select().where(Notice.subject.startswith(PROBLEM), Notice.level == 1):
         kind, _, name = told.subject.removeprefix(PROBLEM).partition(" ")
-        if told.subject in found or kind in unknown:
+        if told.subject in found or (no_scheduler and kind == "stalled"):
             continue
         if told.change(level=0, told_at=now):
             title = health.Problem(kind, name=name).title

@@ -1,6 +1,5 @@
 """The health of the queue: counts and instants."""
 
-from collections import Counter
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -9,22 +8,12 @@ from typing import NamedTuple
 from peewee import SQL, Case, Select, ValuesList, fn
 
 import models
-from access.keys import ApiKey, names_of
+from access.keys import ApiKey
 from database import InstantField, db
 from events.outbox import Event, EventAddress
 from models import Message, Status, has_status
 
 HOUR = timedelta(hours=1)
-
-SAMPLE = 1_000
-"""Messages that are looked at, of many: for the commonest error, and for their parts."""
-
-LATEST, FEWEST = 20, 5
-"""Messages that ended lately: how many are judged at most, and at least."""
-
-RECEIPT_WITHIN = timedelta(minutes=1)
-"""How long a text without a receipt counts as neither delivered nor undelivered."""
-
 
 UNFINISHED = {
     Status.SCHEDULED: [has_status(Status.SCHEDULED)],
@@ -73,12 +62,6 @@ def in_lane(lane: str, excluded: Collection[int]) -> int:
     """Count the messages in a lane that may be sent now, except those of the excluded keys."""
     in_lane = (Message.lane == lane) & Message.key.not_in([*excluded])
     return count_up_to(models.IS_SENDABLE & in_lane)
-
-
-def next_parts() -> list[int]:
-    """Return the parts of SAMPLE messages of senders that may be sent now, a number for each."""
-    found = Message.select(Message.parts).where(models.IS_SENDABLE, may_go()).limit(SAMPLE)
-    return [parts for (parts,) in found.tuples()]
 
 
 def oldest_due(now: datetime) -> datetime | None:
@@ -140,83 +123,6 @@ def last_sent_at() -> datetime | None:
     latest = Message.select(fn.MAX(Message.finished_at)).where(models.HAS_ENDED)
     instants = (latest.where(Message.status == status).scalar() for status in models.TAKEN)
     return max(filter(None, instants), default=None)
-
-
-def commonest_error(since: datetime) -> tuple[str, int] | None:
-    """Return the commonest of `errors_by_key`, and how many messages had it."""
-    counts = Counter()
-    for error, _, messages in errors_by_key(since):
-        counts[error] += messages
-    return next(iter(counts.most_common(1)), None)
-
-
-def errors_by_key(since: datetime) -> list[tuple[str, str, int]]:
-    """Return errors since an instant, each with a key's name and how many of its messages had it.
-
-    The commonest comes first. Only the latest SAMPLE retried messages, failed ones and undelivered
-    ones count, so an outage with a million failures does not slow this down.
-    """
-    counts, kinds = Counter(), [(models.HAS_ERROR, Message.last_error_at)]
-    for status in (Status.FAILED, Status.UNDELIVERED):
-        kinds.append(((Message.status == status) & models.HAS_ENDED, Message.finished_at))
-    for which, at in kinds:
-        told = which & (at >= since) & Message.last_error.is_null(False)
-        latest = Message.select(Message.last_error, Message.key).where(told).order_by(at.desc())
-        counts.update(latest.limit(SAMPLE).tuples())
-    names = names_of({key for _, key in counts})
-    return [(error, names[key], messages) for (error, key), messages in counts.most_common()]
-
-
-class FailureSpike(NamedTuple):
-    """The reason for which most of the latest messages ended badly."""
-
-    status: Status  # FAILED or UNDELIVERED
-    reason: str
-    messages: int
-    latest: int
-
-    @property
-    def summary(self) -> str:
-        words = "failed" if self.status == Status.FAILED else "were undelivered"
-        return f"{self.messages} of the latest {self.latest} texts {words}"
-
-
-def failure_spike(now: datetime) -> FailureSpike | None:
-    """Return why most of the latest messages ended badly, if they did so for one reason.
-
-    The latest LATEST of the last hour are judged, if there are FEWEST. Once none of the latest
-    FEWEST ended for this reason, it is over.
-
-    A receipt, which makes a text undelivered, takes a while. Only texts that ended before the first
-    that still awaits one are judged: bad receipts may be faster than good ones.
-    """
-    for status, until in ((Status.FAILED, None), (Status.UNDELIVERED, _first_in_flight(now))):
-        latest = _latest_ended(now - HOUR, until)
-        reasons = [each.last_error if each.status == status else None for each in latest]
-        for reason, messages in Counter(filter(None, reasons)).most_common(1):
-            is_most = len(latest) >= FEWEST and messages > len(latest) / 2
-            if is_most and reason in reasons[:FEWEST]:
-                return FailureSpike(status, reason, messages, len(latest))
-    return None
-
-
-def _first_in_flight(now):
-    """Return when the first text was sent that may still get its receipt, or None."""
-    recent = Message.finished_at > now - RECEIPT_WITHIN
-    sent = (Message.status == Status.SENT) & models.HAS_ENDED & recent
-    return Message.select(fn.MIN(Message.finished_at)).where(sent).scalar()
-
-
-def _latest_ended(since, until):
-    """Return the latest LATEST messages that a carrier took or that failed, the latest first."""
-    found, ended = [], models.HAS_ENDED & (Message.finished_at >= since)
-    if until:
-        ended &= Message.finished_at < until
-    columns = (Message.id, Message.status, Message.finished_at, Message.last_error)
-    for status in (*models.TAKEN, Status.FAILED):  # one index lookup each
-        each = Message.select(*columns).where(Message.status == status, ended)
-        found.extend(each.order_by(Message.finished_at.desc(), Message.id.desc()).limit(LATEST))
-    return sorted(found, key=lambda each: (each.finished_at, each.id), reverse=True)[:LATEST]
 
 
 def waiting() -> dict[str, int]:

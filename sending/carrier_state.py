@@ -25,7 +25,6 @@ from peewee import (
 
 from database import EPOCH, PAST, CarrierTextField, InstantField, Table, db
 from database.clock import SKEW
-from sending.rate import MICROSECONDS
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -202,11 +201,6 @@ class CarrierState(Table):
         columns = {True: "served_urgent_key", False: "served_key"}
         turns = {columns[urgent]: key for urgent, key in served.items()}
         cls.update(turns).where(cls.name == name).execute()
-
-    def used_rate_lately(self, now: datetime) -> bool:
-        """Return whether SEND_RATE has been used up within the last second."""
-        used_until = self.rate_used_until
-        return used_until is not None and used_until / MICROSECONDS > now.timestamp() - 1
 
     @classmethod
     def use_rate(cls, name: str, before: int | None, after: int) -> bool:

@@ -7,7 +7,7 @@ import pytest
 import database
 from database import clock
 from databases import on_both
-from monitoring import dead_scheduler, health, notices
+from monitoring import dead_scheduler, notices
 from samples import HOUR, MINUTE, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending.carrier_state import CarrierState
@@ -45,19 +45,19 @@ def test_after_two_minutes_without_a_scheduler_nothing_need_be_due(
     assert problems(now + MINUTE) == []
 
 
-def test_stalled_after_is_how_long_nobody_need_run(settings, make_passes):
+def test_stalled_after_is_how_long_nobody_need_run(problems, settings, make_passes):
     make_passes(TUESDAY_NOON)
     patient = settings._replace(stalled_after=15 * MINUTE)
-    assert health.read(TUESDAY_NOON + 15 * MINUTE, patient).problems() == []
-    assert health.read(TUESDAY_NOON + 16 * MINUTE, patient).problems() == [last(TUESDAY_NOON)]
+    assert problems(TUESDAY_NOON + 15 * MINUTE, patient) == []
+    assert problems(TUESDAY_NOON + 16 * MINUTE, patient) == [last(TUESDAY_NOON)]
 
 
-def test_stalled_after_is_how_long_nothing_need_go(settings, make_passes):
+def test_stalled_after_is_how_long_nothing_need_go(problems, settings, make_passes):
     make_passes(TUESDAY_NOON + 14 * MINUTE, carrier=None)
     store(send_at=TUESDAY_NOON)
     patient = settings._replace(stalled_after=15 * MINUTE)
-    assert health.read(TUESDAY_NOON + 15 * MINUTE, patient).problems() == []
-    assert health.read(TUESDAY_NOON + 16 * MINUTE, patient).problems() == [
+    assert problems(TUESDAY_NOON + 15 * MINUTE, patient) == []
+    assert problems(TUESDAY_NOON + 16 * MINUTE, patient) == [
         "nothing was sent for 900 s though texts are due: CARRIER_URL is not set"
     ]
 
