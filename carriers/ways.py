@@ -60,6 +60,13 @@ def parse(text: str) -> tuple[Way, ...]:
     return tuple(ways)
 
 
+@lru_cache
+def telling_receipts(text: str, public_url: str | None) -> frozenset[str]:
+    """Return the names of the carriers of a CARRIER_URL that report whether texts arrived."""
+    carriers = connect_all(parse(text), public_url=public_url, sending=False)
+    return frozenset(each.name for each in carriers if each.tells_receipts)
+
+
 def _problems_of_names(ways):
     """Return a problem for each name that several carriers have."""
     return [

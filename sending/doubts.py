@@ -8,8 +8,7 @@ from peewee import Expression
 
 from carriers.ways import Way
 from database import lock_texts
-from database.clock import is_ahead
-from models import FURTHEST_AHEAD, WAITING, Message, Status, has_status
+from models import WAITING, Message, Status, has_status
 from sending.attempts import DIED, IS_UNCLEAR, Attempt, Result
 
 
@@ -81,7 +80,7 @@ def deaths(message: Message) -> int:
 
 
 def _is_to_ask(now):
-    return (Attempt.ask_at <= now) | is_ahead(Attempt.ask_at, now, FURTHEST_AHEAD)
+    return Attempt.ask_at <= now
 
 
 def _is_unclear_at(carrier):

@@ -19,7 +19,7 @@ from access.do_not_call import DoNotCall, LastReply
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.lanes import FIRST
 from carriers.ways import Way
-from database import CarrierTextField, InstantField, Table, db, lock_texts
+from database import PAST, CarrierTextField, InstantField, Table, db, lock_texts
 from models import TAKEN, Message, Status, has_status
 from sending import replies, waiting
 from sending.attempts import DIED, Attempt, Result
@@ -55,7 +55,7 @@ class EarlyReceipt(Table):
     carrier = TextField(null=True)
     delivered = BooleanField()
     reason = CarrierTextField(null=True)
-    received_at = InstantField(index=True)
+    received_at = InstantField(PAST, index=True)
     number = TextField(null=True, index=True)  # the recipient, if the carrier names it
     message_id = UUIDField(null=True, index=True)  # if the carrier repeats it
 
@@ -81,14 +81,14 @@ class EarlyReceipt(Table):
 class IgnoredOptOut(Table):
     """A STOP or START whose number was not understood, without the number."""
 
-    at = InstantField(index=True)
+    at = InstantField(PAST, index=True)
 
 
 class OptOutMessage(Table):
     """A message that said STOP or START: a captured callback must not count again, at any age."""
 
     id = CarrierTextField(primary_key=True)  # as the carrier identifies it
-    at = InstantField()
+    at = InstantField(PAST)
 
     @classmethod
     def note(cls, ids: Collection[str], now: datetime) -> bool:
@@ -320,12 +320,6 @@ def forget_number(number: str) -> None:
     kept = EarlyReceipt.number == number
     kept &= ~fn.EXISTS(Message.select().where(Message.to == number))
     EarlyReceipt.update(number=None).where(kept).execute()
-
-
-def correct(now: datetime) -> None:
-    """Date receipts now that were kept by a clock which has been set back since."""
-    EarlyReceipt.count_as_now(EarlyReceipt.received_at, now)
-    IgnoredOptOut.count_as_now(IgnoredOptOut.at, now)
 
 
 def forget(now: datetime) -> None:
