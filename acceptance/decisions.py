@@ -94,7 +94,7 @@ class Known(NamedTuple):
 
     keys: dict[int, ApiKey]
     earlier: dict[tuple[int, str], Message | NewMessage]  # by their unique keys
-    listed: dict[str, bool]  # the numbers on the list, each with whether it opted out
+    listed: dict[str, bool]  # the numbers on either list, each with whether it opted out
     tallies: dict[int, KeyTally]
     accepted_at: dict[tuple[str, Limit], list[datetime]]  # to each number, the latest first
     usual: dict[tuple[int, str, int], KeyDay | None]
@@ -109,9 +109,10 @@ class Known(NamedTuple):
         message, reached = request.message, []
         if earlier := self.earlier.get(message.unique_key):  # limits do not apply to repeats
             return AlreadyAnswered(earlier)
-        if self.listed.get(message.to) and request.spare_opted_out:
+        opted_out = self.listed.get(message.to)
+        if opted_out and (message.check_dnc or request.spare_opted_out):
             return OnDoNotCallList("The recipient has opted out of texts.")
-        if message.to in self.listed and message.check_dnc:
+        if opted_out is not None and message.check_dnc:
             return OnDoNotCallList("The recipient is on the Do Not Call list.")
         if limits := self.key_limits(request):
             tally = self.tallies[message.key]

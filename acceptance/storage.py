@@ -14,7 +14,7 @@ from peewee import Case, fn
 from acceptance import decisions
 from acceptance.decisions import Decision, NewMessage, Request
 from acceptance.inserts import Inserts
-from access.do_not_call import DoNotCall
+from access import do_not_call
 from access.keys import ApiKey
 from access.limits import DAY, KeyUse, lock_numbers
 from access.usual import KeyDay
@@ -85,7 +85,7 @@ def _read(requests):
     columns = (ApiKey.id, ApiKey.role, ApiKey.limits)
     keys = ApiKey.select(*columns).where(ApiKey.id.in_({message.key for message in messages}))
     accepted_at, usual = _accepted_to(requests), _usual(requests)
-    listed = DoNotCall.listed({message.to for message in messages})
+    listed = do_not_call.listed({message.to for message in messages})
     known = decisions.Known({k.id: k for k in keys}, {}, listed, {}, accepted_at, usual)
     limited = {request.message.key for request in requests if known.key_limits(request)}
     uses = [KeyUse.lock(key) for key in sorted(limited)]

@@ -17,11 +17,12 @@ from peewee import (
     ModelSelect,
     TextField,
     UUIDField,
+    chunked,
 )
 
 import recipients
 from access.audit import Action, Audit
-from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply
+from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply, OptedOut
 from database import PAGE, CarrierTextField, InstantField, Table, db, isoformat
 from database.clock import is_ahead, is_within
 from events.outbox import Event
@@ -108,9 +109,10 @@ class Reply(Table):
         return {each.id for each in read.returning(cls.id).execute()}
 
     @classmethod
-    def note_listed(cls, by: str, now: datetime) -> None:
-        """Mark possible opt-outs of numbers on the Do Not Call list as read: they are decided."""
-        cls._note_read(MAY_BE_NO & cls.number.in_(DoNotCall.select(DoNotCall.number)), by, now)
+    def note_listed(cls, numbers: Iterable[str], by: str, now: datetime) -> None:
+        """Mark the possible opt-outs of listed numbers as read: they are decided."""
+        for some in chunked(numbers, PAGE):
+            cls._note_read(MAY_BE_NO & cls.number.in_(some), by, now)
 
     # Growing old
 
@@ -184,19 +186,20 @@ class Reply(Table):
 
 
 def put_on_list(
-    numbers: Iterable[str],
+    which: type[OptedOut] | type[DoNotCall],
+    numbers: Collection[str],
     now: datetime,
     source: str,
     who: str | None = None,
     said_at: datetime | None = None,
 ) -> int:
-    """Put numbers on the Do Not Call list, as DoNotCall.add does; return how many are new.
+    """Put numbers on one of the two lists, as its `add` does; return how many are new.
 
     Their possible opt-outs are decided by that.
     """
     with db.atomic():
-        new = DoNotCall.add(numbers, now, source, who, said_at)
-        Reply.note_listed(who or source, now)
+        new = which.add(numbers, now, source, who, said_at)
+        Reply.note_listed(numbers, who or source, now)
     return new
 
 
@@ -209,7 +212,7 @@ def read_number(text: str, region: str | None) -> str:
         return recipients.national(text, region)
     except recipients.InvalidNumber:
         number = "+" + re.sub(r"[^0-9]", "", text)
-        columns = (Message.to, Reply.number, DoNotCall.number, DoNotCallHistory.number)
+        columns = (Message.to, Reply.number, DoNotCallHistory.number)
         stored = (each.model.select().where(each == number).exists() for each in columns)
         if text.strip().startswith("+") and any(stored):
             return number

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from access.do_not_call import DoNotCall
+from access import do_not_call
 from access.keys import ApiKey, names_of, rules_of
 from access.rules import KeyRules, end_of
 from carriers import Carrier
@@ -261,7 +261,7 @@ class Sender:
         """
         ready, moves = [], []
         rules = rules_of({send.message.key_id for send in sends})
-        opted_out = DoNotCall.listed({send.message.to for send in sends})
+        opted_out = do_not_call.listed({send.message.to for send in sends})
         for send in sends:
             message = send.message
             if message.in_doubt and self.is_received(message, now):
