@@ -109,10 +109,9 @@ class Known(NamedTuple):
         message, reached = request.message, []
         if earlier := self.earlier.get(message.unique_key):  # limits do not apply to repeats
             return AlreadyAnswered(earlier)
-        opted_out = self.listed.get(message.to)
-        if opted_out and (message.check_dnc or request.spare_opted_out):
+        if self.listed.get(message.to) and request.spare_opted_out:
             return OnDoNotCallList("The recipient has opted out of texts.")
-        if opted_out is not None and message.check_dnc:
+        if message.to in self.listed and message.check_dnc:
             return OnDoNotCallList("The recipient is on the Do Not Call list.")
         if limits := self.key_limits(request):
             tally = self.tallies[message.key]

@@ -11,7 +11,7 @@ import pytest
 
 import cli.base
 import database
-from access.do_not_call import DoNotCall
+from access.do_not_call import OptedOut
 from carriers import OptOut, Receipt
 from models import FINISHED, Status
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
@@ -289,7 +289,7 @@ def test_a_carrier_that_cannot_be_used_is_one_line_without_its_token(check, twil
 def test_a_carrier_is_asked_or_sent_a_text(
     check, twilio, vonage_server, url, words, status, printed
 ):
-    DoNotCall.add([LONDON], TUESDAY_NOON, "reply")
+    OptedOut.add([LONDON], TUESDAY_NOON, "reply")
     url = url and url.replace("TWILIO", twilio.url).replace("VONAGE", vonage_server.url)
     result = check(url, *words.split())
     assert (result.exit_code, result.output) == (status, f"{printed}\n")

@@ -13,7 +13,7 @@ from peewee import TextField
 
 import database
 import schemas
-from access.do_not_call import DoNotCall, LastReply
+from access.do_not_call import LastReply, OptedOut
 from carriers import OptOut, Part, Receipt, Reply
 from carriers.ways import Way
 from database import clock, sqlite
@@ -189,7 +189,7 @@ def test_the_last_word_of_a_number_is_kept_as_long_as_the_list_keeps_its_history
     assert [each.number for each in LastReply.select()] == [NEW_YORK]
     late = OptOut(NEW_YORK, False, "reply", TUESDAY_NOON + MINUTE)
     receipts.record_opt_out(late, TUESDAY_NOON + 3 * MINUTE, "asked")
-    assert DoNotCall.lists(NEW_YORK)
+    assert OptedOut.lists(NEW_YORK)
 
 
 @pytest.mark.slow

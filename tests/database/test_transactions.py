@@ -21,7 +21,7 @@ NUMBERS = [f"+1212555{number:04}" for number in range(9)]
 
 
 def add(number=NUMBERS[0]):
-    DoNotCall.create(number=number, added_at=clock.now())
+    DoNotCall.create(number=number, added_at=clock.now(), source="operator")
 
 
 def add_plainly(value):

@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import pytest
 
 import carriers
-from access.do_not_call import DoNotCall
+from access.do_not_call import DoNotCall, OptedOut
 from app import create_app
 from carrier_servers import Answer
 from carriers import Reply as Said
@@ -73,7 +73,7 @@ def test_one_that_came_while_its_carrier_was_renamed_stops(listen, twilio_server
     twilio_server.messages = [incoming(NEW_YORK, "STOP")]
     renamed = f"{twilio_server.url}#name=us&was=older,twilio"
     listen(BACK, renamed)
-    assert DoNotCall.lists(NEW_YORK)
+    assert OptedOut.lists(NEW_YORK)
     listen(BACK + SECOND, renamed)
     assert len(twilio_server.asked) == 1
 
@@ -149,7 +149,7 @@ def test_a_stop_that_is_read_late_does_not_undo_a_start(listen, twilio_server):
     rules = ReplyRules(ways.parse(twilio_server.url)[0], "opted-out", None, None)
     inbound.record([started], TUESDAY_NOON + 10 * MINUTE, rules)
     listen(BACK)
-    assert not DoNotCall.lists(NEW_YORK)
+    assert not OptedOut.lists(NEW_YORK)
 
 
 def test_of_a_messaging_service_its_own_are_read(twilio_server):

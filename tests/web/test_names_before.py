@@ -2,7 +2,7 @@
 
 import pytest
 
-from access.do_not_call import DoNotCall
+from access.do_not_call import OptedOut
 from answers import refusal
 from carriers.ways import Way
 from database import clock
@@ -60,7 +60,7 @@ def test_a_receipt_is_of_no_text_of_another_carrier(twilio, address):
 def test_a_stop_counts_at_each_of_its_addresses_and_belongs_to_its_text(twilio, address, given_as):
     message = given(given_as)
     assert twilio(address, "inbound", STOP, stop_reply="Bye.").status_code == 204
-    assert DoNotCall.lists(NEW_YORK)
+    assert OptedOut.lists(NEW_YORK)
     reply = Reply.get()
     assert reply.carrier == "us"
     assert reply.message_id == (None if given_as == "vonage" else message.id)
@@ -72,7 +72,7 @@ def test_without_names_before_an_old_address_is_nobodys(twilio):
     for kind, fields in (("status", DELIVERED), ("inbound", STOP)):
         refusal(twilio("twilio", kind, fields, f"{TWILIO}#name=us"), 403)
     assert again(message).status == Status.SENT
-    assert not DoNotCall.lists(NEW_YORK)
+    assert not OptedOut.lists(NEW_YORK)
     assert twilio("us", "status", DELIVERED, f"{TWILIO}#name=us").status_code == 204
     assert again(message).status == Status.SENT, "it is another carrier's"
 
@@ -80,18 +80,18 @@ def test_without_names_before_an_old_address_is_nobodys(twilio):
 def test_what_is_signed_for_one_address_counts_at_no_other(open_client):
     client, url = open_client(RENAMED), f"{PUBLIC_URL}/carriers/us/inbound"
     refusal(call_twilio(client, "/carriers/twilio/inbound", {"MessageSid": SID} | STOP, url), 403)
-    assert not DoNotCall.lists(NEW_YORK)
+    assert not OptedOut.lists(NEW_YORK)
 
 
 def test_what_was_captured_before_it_was_renamed_does_not_count_again(twilio):
     sid = "SM" + "2" * 32
     for text, fields in (("STOP", STOP), ("START", START | {"MessageSid": sid})):
         twilio("twilio", "inbound", fields, TWILIO)
-        assert DoNotCall.lists(NEW_YORK) == (text == "STOP")
+        assert OptedOut.lists(NEW_YORK) == (text == "STOP")
     assert twilio("twilio", "inbound", STOP | {"MessageSid": "SM" + "3" * 32}).status_code == 204
-    assert DoNotCall.lists(NEW_YORK)
+    assert OptedOut.lists(NEW_YORK)
     assert twilio("twilio", "inbound", START | {"MessageSid": sid}).status_code == 204
-    assert DoNotCall.lists(NEW_YORK), "this START was heard before"
+    assert OptedOut.lists(NEW_YORK), "this START was heard before"
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_parts_of_a_reply_that_came_before_it_was_renamed_are_of_the_reply(vonag
     second = part | {"text": "OP", "concat-part": "2", "messageId": "B"}
     assert vonage("eu", "inbound", second) == 204
     assert [reply.text for reply in Reply.select()] == ["STOP"]
-    assert DoNotCall.lists(NEW_YORK)
+    assert OptedOut.lists(NEW_YORK)
 
 
 @pytest.mark.parametrize(("was", "counts"), [(("twilio",), True), ((), False)])
