@@ -1,6 +1,6 @@
 # `make run` to try it, `make check` while you change it, `make test` before it goes out.
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-upgrade soak bench requirements audit numbering clean
+.PHONY: help run check test soak bench requirements audit numbering clean
 BIN := .venv/bin
 
 # Installed scripts contain the path of the folder they were installed in
@@ -32,9 +32,6 @@ test: .venv/test ## install everything, lint, run the whole suite on SQLite and 
 	$(BIN)/ruff check .
 	$(BIN)/pytest -n 6 --dist worksteal -m "not (timed or soak)"  # they wait more than they work
 	$(BIN)/pytest -m "timed and not soak"
-
-test-upgrade: .venv/test ## run the tests of the version before the newest migration on migrated tables
-	@bin/test-upgrade $(FROM)
 
 requirements: .venv/test ## upgrade the pins of requirements.in and requirements-dev.in
 	for name in requirements requirements-dev; do $(BIN)/uv pip compile --quiet --upgrade --generate-hashes \

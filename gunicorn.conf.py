@@ -88,8 +88,10 @@ def on_starting(server: Arbiter) -> None:
 def report(connected: Iterable[Carrier]) -> None:
     """Log what `flask check` would say of the database, and of carriers' keys and callbacks.
 
-    No problem ends the process: the database may come up later, and requests get 503 until then.
+    Only the tables of a draft end the process: a database may come up later, and requests get 503
+    until then.
     """
+    checks.end_with_draft()
     log = logging.getLogger("web")
     for name in ("database", "tables", "keys"):
         try:

@@ -23,7 +23,6 @@ from peewee import (
 from access.do_not_call import DoNotCallHistory
 from access.keys import ApiKey
 from access.limits import SECOND, KeyTally, KeyUse
-from access.rules import KeyRules
 from carriers.lanes import FIRST, Lane
 from carriers.ways import Way
 from database import (
@@ -78,16 +77,12 @@ def has_status(*statuses: Status) -> SQL:
 # The indexes below serve these only because their conditions are spelt the same
 IS_WAITING = has_status(*WAITING)
 IS_SENDABLE = has_status(Status.QUEUED) & SQL("approved")
-IS_ANSWER = IS_SENDABLE & SQL("answers IS NOT NULL")
 AWAITS_APPROVAL = has_status(*WAITING) & SQL("NOT approved")
 AWAITS_GROUP = AWAITS_APPROVAL & SQL("available_to_group")
 IS_RETRYING = has_status(*WAITING) & SQL("due_since IS NOT NULL")
 HAS_ERROR = has_status(*WAITING) & SQL("last_error_at IS NOT NULL")
 HAS_ENDED = SQL("finished_at IS NOT NULL")
-HAS_REFERENCE = SQL("carrier_reference IS NOT NULL")
 IS_USUAL = SQL("approved AND cancelled_by IS NULL AND answers IS NULL")
-REFERENCE_FORM = SQL("ltrim(lower(carrier_reference), '0')")
-IS_IN_DOUBT = SQL("in_doubt > 0")
 
 
 def new_id(now: datetime) -> uuid.UUID:
@@ -109,11 +104,9 @@ class Message(Table):
     to = TextField(null=True)  # E.164; null once redacted, like the message
     message = TextField(null=True)
     send_date = InstantField(null=True)  # asked for
-    first_send_at = InstantField(null=True)  # decided first, never null
+    first_send_at = InstantField()  # decided first
     send_at = InstantField()  # decided; moves with every retry
-    # From when it is too late; decided with first_send_at. Null until the next pass if a version
-    # before migration 0035 stored it
-    expires_at = InstantField(null=True)
+    expires_at = InstantField()  # decided together with first_send_at
     due_since = InstantField(null=True)  # when it should have gone, while sends of it fail
     status = TextField()
     manual_mode = BooleanField()
@@ -131,33 +124,22 @@ class Message(Table):
     tries_before = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     # Attempts since then that are unclear
     in_doubt = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    refused_at = InstantField(null=True)  # unused since 1.1; dropped in the release after
     finished_at = InstantField(null=True)
     last_error = CarrierTextField(null=True)
     last_error_at = InstantField(null=True)
     carrier = TextField(null=True)  # the name of the one that it was given to last
     carrier_reference = CarrierTextField(null=True)
-    # What is true of it for carriers; null until the next pass if a version before migration 0037
-    # stored it
-    lane = TextField(null=True)
+    lane = TextField()  # what is true of it for carriers
     receipt_at = InstantField(null=True)
     told_at = InstantField(null=True)  # when an event of it was delivered last
     created_at = InstantField()
     idempotency_key = TextField(null=True)
     request_digest = TextField(null=True)
     answer = TextField(null=True)  # the body of the 201, if there is an idempotency key
-    # Both null if a version before migration 0014 stored it: one part, of no known country
-    parts = IntegerField(null=True)
-    country = TextField(null=True)  # ISO 3166, or 001
+    parts = IntegerField()
+    country = TextField()  # ISO 3166, or 001
     # STOP or HELP, if it answers such a reply: sent at once and once, whatever list and hours say
     answers = TextField(null=True)
-    # Unused since migration 0037; a version before it, which may run beside, reads them
-    claimed_by = UUIDField(null=True)
-    claimed_at = InstantField(null=True)
-    claimed_for = TextField(null=True)
-    in_doubt_since = InstantField(null=True)
-    in_doubt_with = TextField(null=True)
-    take_overs = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
 
     @classmethod
     def change(cls, update: ModelUpdate) -> list[tuple[Status, str | None]]:
@@ -286,13 +268,9 @@ class Message(Table):
             raise Refused("there is no such message")
         return message
 
-    def lifetime(self, own: KeyRules, setting: timedelta) -> timedelta:
-        """Return how long after its first scheduled time this message may still be sent."""
-        return ANSWER_WITHIN if self.answers else own.lifetime(setting)
-
     def is_too_late(self, now: datetime) -> bool:
         """Return whether it is too late to send this message."""
-        return self.expires_at is not None and self.expires_at <= now
+        return self.expires_at <= now
 
     @property
     def ready_at(self) -> datetime:
@@ -332,17 +310,13 @@ class Message(Table):
         return self.status if self.approved else f"{self.status}, awaiting approval"
 
 
-PARTS = fn.COALESCE(Message.parts, 1)
-"""The parts of a message; one if a version before migration 0014 stored it."""
-
-
 def accepted(key: int, since: int, until: int, after: uuid.UUID | None = None) -> list[int]:
     """Count the messages of a key, and their parts, accepted from one second to before another.
 
     With `after`, only those with a greater id count.
     """
     first, end = (first_id(EPOCH + second * SECOND) for second in (since, until))
-    counts = Message.select(fn.COUNT(SQL("*")), fn.COALESCE(fn.SUM(PARTS), 0))
+    counts = Message.select(fn.COUNT(SQL("*")), fn.COALESCE(fn.SUM(Message.parts), 0))
     these = (Message.key == key) & (Message.id >= first) & (Message.id < end)
     if after:
         these &= Message.id > after
@@ -371,18 +345,13 @@ for _name, _columns, _where in (
     ("message_due", [Message.send_at, Message.id], has_status(Status.SCHEDULED)),
     ("message_sendable_key", [Message.key, Message.send_at, Message.id], IS_SENDABLE),
     ("message_lane", [Message.lane, Message.key, Message.send_at, Message.id], IS_SENDABLE),
-    ("message_answers", [Message.send_at, Message.id], IS_ANSWER),
     ("message_awaiting", [Message.status, Message.send_at, Message.id], AWAITS_APPROVAL),
     ("message_awaiting_key", [Message.key, Message.send_at, Message.id], AWAITS_GROUP),
     ("message_expires", [Message.expires_at], IS_WAITING),
     ("message_approved", [Message.key, Message.approved_at], SQL("approved_at IS NOT NULL")),
-    ("message_claimed", [Message.claimed_at], has_status(Status.SENDING)),
     ("message_retrying", [Message.due_since], IS_RETRYING),
     ("message_last_error", [Message.last_error_at], HAS_ERROR),
     ("message_finished", [Message.status, Message.finished_at], HAS_ENDED),
-    ("message_reference", [Message.carrier_reference], HAS_REFERENCE),
-    ("message_reference_form", [Message.to, REFERENCE_FORM], HAS_REFERENCE),
-    ("message_in_doubt", [Message.to], IS_IN_DOUBT),
     ("message_ended", [Message.status, Message.id], HAS_ENDED),
     ("message_key", [Message.key, Message.id], None),
     ("message_to", [Message.to, Message.id], None),

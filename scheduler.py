@@ -213,9 +213,7 @@ class Scheduler:
         for sender in self.senders:
             sender.inbox.ask()
         self.quota += self.take_over()
-        waiting.decide_expiry(self.settings.expire_after)
         self.quota += self.promote(now)
-        claims.adopt()
         self.expire(now)
         self.forget(now)
         receipts.forget(now)
@@ -330,6 +328,7 @@ def main() -> int:
         for warning in checks.warnings(settings, connected):
             log.warning(warning)
     database.connect(settings.database_url)
+    checks.end_with_draft()
     first, *others = connected or [None]
     scheduler = Scheduler(settings, first, others=others)
     deliveries = Deliveries(

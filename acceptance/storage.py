@@ -19,7 +19,7 @@ from access.keys import ApiKey
 from access.limits import DAY, KeyUse, lock_numbers
 from access.usual import KeyDay
 from database import EPOCH, db
-from models import IS_USUAL, PARTS, Message, accepted_to, first_id, tally_of
+from models import IS_USUAL, Message, accepted_to, first_id, tally_of
 
 UNLESS_TAKEN = (
     "ON CONFLICT (key_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
@@ -134,7 +134,7 @@ def _usual_of(key, country, day, asked):
     usual = KeyDay.lock(key, country, day)
     if usual and usual.is_odd(asked):
         on_day = Message.approved_at.between(*_instants(day)) & (Message.country == country)
-        approved = Message.select(fn.SUM(PARTS)).where(Message.key == key, on_day, IS_USUAL)
+        approved = Message.select(fn.SUM(Message.parts)).where(Message.key == key, on_day, IS_USUAL)
         usual.most = max(usual.most_before(), approved.scalar() or 0)
     return usual
 
@@ -146,8 +146,7 @@ def _usual_parts(key, day):
     """
     since, until = map(first_id, _instants(day))
     that_day = (Message.key == key) & (Message.id >= since) & (Message.id < until)
-    that_day &= Message.country.is_null(False)
-    kept = fn.SUM(Case(None, [(IS_USUAL, PARTS)], 0))
+    kept = fn.SUM(Case(None, [(IS_USUAL, Message.parts)], 0))
     return Message.select(Message.country, kept).where(that_day).group_by(Message.country).tuples()
 
 

@@ -22,12 +22,12 @@ NUMBERS = """
 """
 ROWS = """
     INSERT INTO message (
-        id, key_id, "to", message, first_send_at, send_at, status, manual_mode,
+        id, key_id, "to", message, first_send_at, send_at, expires_at, status, manual_mode,
         available_to_group, check_dnc, approved, attempts, max_retries, finished_at, created_at,
         parts, country, lane
     )
     SELECT {id}, {key}, '+1212' || (2000000 + number), 'Your parcel is here.',
-        {instant}, {instant}, '{status}', false, false, false, true, 1, 3, {finished_at}, {instant},
+        {instant}, {instant}, {instant} + 259200000, '{status}', false, false, false, true, 1, 3, {finished_at}, {instant},
         1, 'US', 'US'
     FROM numbers
 """

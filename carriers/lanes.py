@@ -33,7 +33,7 @@ class Lane(NamedTuple):
     A carrier is called by the name that it had at the time.
     """
 
-    country: str = ""  # ISO 3166, or 001; empty if a version before migration 0014 stored it
+    country: str = ""  # ISO 3166, or 001
     refused: tuple[str, ...] = ()
     last_no: str | None = None
     doubts: tuple[str, ...] = ()
@@ -41,9 +41,9 @@ class Lane(NamedTuple):
 
     @classmethod
     @lru_cache(4096)
-    def read(cls, text: str | None) -> Self:
+    def read(cls, text: str) -> Self:
         """Read a lane as it is stored."""
-        only, country, facts = re.fullmatch("(=?)([^!>?]*)(.*)", text or "").groups()
+        only, country, facts = re.fullmatch("(=?)([^!>?]*)(.*)", text).groups()
         facts = re.findall("([!>?])([^!>?]*)", facts)
         named = {mark: [name for other, name in facts if other == mark] for mark in "!>?"}
         last_no = named[">"][-1] if named[">"] else None
@@ -145,9 +145,9 @@ class Routes:
         return [each.name for each in self.ways if each != mine and each.shares_with(mine)]
 
 
-def new_lane(country: str | None, is_testers: bool) -> str:
+def new_lane(country: str, is_testers: bool) -> str:
     """Return the lane of a new text."""
-    return str(Lane(only=TESTERS) if is_testers else Lane(country or ""))
+    return str(Lane(only=TESTERS) if is_testers else Lane(country))
 
 
 def of_answers(carrier: str) -> str:

@@ -27,8 +27,7 @@ from sending.replies import Reply
 
 UNSHOWN = {  # columns
     *("id", "key", "lane", "due_since", "idempotency_key", "request_digest", "answer", "answers"),
-    *("claim_number", "claimed_at", "claimed_by", "claimed_for", "take_overs", "tries_before"),
-    *("in_doubt_since", "in_doubt_with", "refused_at"),
+    *("claim_number", "tries_before"),
 }
 SHOWN_OF_ATTEMPTS = ("carrier", "ended_at", "result", "reference", "words")
 LONGEST_ERROR = 80  # characters of it in a list
@@ -255,7 +254,6 @@ def purge(days: int, yes: bool) -> None:
 @messages.command()
 @base.to_options()
 @click.option("--older-than", "days", metavar="DAYS", type=DAYS)
-@click.option("--yes", is_flag=True, hidden=True, expose_value=False)  # 1.0.0 asked
 def redact(to: str | None, days: int | None) -> None:
     """Erase number and text of messages that have ended, and delete replies.
 

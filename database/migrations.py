@@ -3,24 +3,39 @@
 from pathlib import Path
 
 from database.connections import db, disconnect
-from database.errors import ERRORS
+from database.errors import ERRORS, Refused
 from database.postgres import patience
 from database.tables import Table
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 
+DRAFT = (
+    "this database was made by a draft of before 1.0.0; export what you need and begin with an "
+    "empty one"
+)
+
 
 def upgrade() -> list[str]:
     """Create or migrate the tables in one transaction; return the names of those applied.
 
-    Upgrades that start together wait for one another; all but the first find nothing to do.
+    Upgrades that start together wait for one another; all but the first find nothing to do. Raise
+    Refused if a draft made the tables.
     """
     try:
         with patience(), db.atomic():  # to index ten million rows takes minutes
             db.begin_upgrade()
+            refuse_draft()
             return _runner().up()
     finally:
         disconnect()
+
+
+def refuse_draft() -> None:
+    """Raise Refused if a draft of before 1.0.0 made the tables: its migrations are gone."""
+    migrations = _runner().status()
+    first = next(each for each in migrations if each.path)
+    if not first.applied and any(each.applied for each in migrations):
+        raise Refused(DRAFT)
 
 
 def is_migrated() -> bool:

@@ -62,13 +62,13 @@ class Entry:
 
     @property
     def parts(self) -> str:
-        """How many parts the text has; "" if an older version stored it without counting them."""
-        return counted(self.message.parts, "part") if self.message.parts else ""
+        """How many parts the text has."""
+        return counted(self.message.parts, "part")
 
     @cached_property
     def cost(self) -> str:
         """Which characters make the text more parts, if any do."""
-        parts = self.message.parts or 0
+        parts = self.message.parts
         characters, fewer = costly(self.message.message or "")
         if fewer >= parts:
             return ""

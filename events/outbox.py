@@ -175,7 +175,6 @@ class Event(Table):
     body = TextField()
     tries = IntegerField(default=0)
     next_try_at = InstantField(null=True)  # null once given up
-    decided_at = InstantField(null=True)  # unused since 1.1; dropped in the release after
     last_answer = database.CarrierTextField(null=True)
     given_up_at = InstantField(null=True)
     reply_id = UUIDField(null=True)  # of the reply that it reports

@@ -29,6 +29,19 @@ def start(settings: Settings) -> None:
     environment.check_quiet_hours(settings, clock.now())
 
 
+def end_with_draft() -> None:
+    """End the process, with a line, if a draft of before 1.0.0 made the tables.
+
+    A database that is away may come up later.
+    """
+    try:
+        database.refuse_draft()
+    except Refused as problem:
+        environment.exit_with(str(problem))
+    except ERRORS:
+        database.disconnect()
+
+
 def warnings(settings: Settings, carriers: Iterable[Carrier]) -> Iterator[str]:
     """Yield what keeps a part of the service from working, though texts can be sent."""
     for carrier in carriers:
@@ -54,6 +67,7 @@ def reach_database(settings: Settings) -> str:
 
 def find_tables(settings: Settings) -> str:
     """Look whether every migration was applied."""
+    database.refuse_draft()
     if not database.is_migrated():
         raise Refused("not up to date: run flask db upgrade")
     return "up to date"

@@ -30,7 +30,10 @@ RECEIPT_WITHIN = timedelta(minutes=1)
 UNFINISHED = {
     Status.SCHEDULED: [has_status(Status.SCHEDULED)],
     Status.QUEUED: [models.IS_SENDABLE, models.AWAITS_APPROVAL & has_status(Status.QUEUED)],
-    Status.SENDING: [has_status(Status.SENDING)],
+    Status.SENDING: [
+        has_status(Status.SENDING)
+        & Message.id.in_(SQL("(SELECT message_id FROM attempt WHERE result IS NULL)"))
+    ],
 }
 """Conditions for the statuses that are not final; an index serves each."""
 
@@ -84,7 +87,7 @@ def in_lane(lane: str, excluded: Collection[int]) -> int:
 
 def next_parts() -> list[int]:
     """Return the parts of SAMPLE messages of senders that may be sent now, a number for each."""
-    found = Message.select(models.PARTS).where(models.IS_SENDABLE, may_go()).limit(SAMPLE)
+    found = Message.select(Message.parts).where(models.IS_SENDABLE, may_go()).limit(SAMPLE)
     return [parts for (parts,) in found.tuples()]
 
 

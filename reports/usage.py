@@ -11,7 +11,7 @@ from access.keys import MAY_SEND, ApiKey
 from access.limits import SECOND, KeyUse, Limit, parse, window
 from carriers.money import plain
 from database import EPOCH
-from models import PARTS, Message, Status, first_id, has_status, tally_of
+from models import Message, Status, first_id, has_status, tally_of
 from reports.listings import chosen_keys
 
 USED = (Status.SENT, Status.DELIVERED, Status.UNDELIVERED, Status.FAILED)
@@ -22,7 +22,7 @@ class Usage(NamedTuple):
     """What the keys of one name have sent to one country in a month."""
 
     key: str
-    country: str | None  # None if a version before migration 0014 stored the texts
+    country: str
     texts: int
     parts: int
     sent: int
@@ -51,7 +51,7 @@ def count_usage(
         accepted &= Message.key.in_(chosen_keys(key, None))
     columns = [Message.key, Message.country, Message.status]
     columns += [Message.carrier] if prices else []
-    sums = Message.select(*columns, fn.COUNT(SQL("*")), fn.SUM(PARTS)).group_by(*columns)
+    sums = Message.select(*columns, fn.COUNT(SQL("*")), fn.SUM(Message.parts)).group_by(*columns)
     sums = sums.where(accepted, has_status(*USED))
     names = dict(ApiKey.select(ApiKey.id, ApiKey.name).tuples())
     of_status, of_parts, of_price = defaultdict(Counter), Counter(), defaultdict(Counter)

@@ -68,7 +68,6 @@ class CarrierState(Table):
     name = TextField(primary_key=True)  # "" if there is no carrier
     last_pass_at = InstantField(null=True)
     heard_until = InstantField(null=True)  # no incoming text before then can have been missed
-    settled_at = InstantField(null=True)  # unused since migration 0037
     trouble = CarrierTextField(null=True)  # why nothing is sent; null if it only says "too fast"
     # The trouble is an outage, and not about the account
     is_down = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
@@ -87,7 +86,6 @@ class CarrierState(Table):
     silences = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     unmatched_told_at = InstantField(null=True)  # when a log said last that receipts match nothing
     rate_used_until = BigIntegerField(null=True)  # see Rate
-    rate_used_at = InstantField(null=True)  # unused since 1.1; dropped in the release after
     served_key = IntegerField(null=True)  # the next pass begins with the key of the next id
     served_urgent_key = IntegerField(null=True)  # the same among urgent keys
     place = IntegerField(null=True)  # in the order of preference, as of the last pass

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from peewee import SQL
 
 from access.keys import ApiKey, ids_of
-from carriers.lanes import Lane, Routes, is_of_answers, new_lane
-from database import BATCH, db
-from models import IS_SENDABLE, Message
+from carriers.lanes import Lane, Routes, is_of_answers
+from database import db
+from models import Message
 from sending.carrier_state import known_to_others
 
 SENDABLE = "status IN ('queued') AND approved"
@@ -28,7 +28,7 @@ AT_ONCE = 500
 LANES = f"""
 WITH RECURSIVE lanes(lane) AS (
     SELECT * FROM (
-        SELECT lane FROM message WHERE {SENDABLE} AND lane IS NOT NULL ORDER BY lane LIMIT 1
+        SELECT lane FROM message WHERE {SENDABLE} ORDER BY lane LIMIT 1
     ) AS lowest
     UNION ALL
     SELECT (
@@ -121,19 +121,6 @@ def own_lanes(routes: Routes, now: datetime) -> list[str]:
     found = {each: routes.strangers(Lane.read(each)) for each in lanes()}
     others = known_to_others(set().union(*found.values()), now)
     return [each for each, strangers in found.items() if not strangers & others]
-
-
-def adopt() -> None:
-    """Give messages to be sent their lanes that a version before migration 0037 has stored."""
-    stored = IS_SENDABLE & Message.lane.is_null()
-    some = Message.select(Message.id, Message.country, Message.key).where(stored)
-    some = some.order_by(Message.lane, Message.key, Message.send_at, Message.id).limit(BATCH)
-    while found := [*some]:
-        testers = {key.id for key in ApiKey.testers()}
-        own = {each.id: new_lane(each.country, each.key_id in testers) for each in found}
-        for lane in {*own.values()}:
-            ids = [id for id in own if own[id] == lane]
-            Message.update(lane=lane).where(Message.id.in_(ids), Message.lane.is_null()).execute()
 
 
 class Claims:

@@ -17,7 +17,7 @@ from access.usual import KeyDay
 from carriers.lanes import Lane
 from database import MILLISECOND, db
 from database.clock import is_within
-from models import PARTS, RETRYABLE, WAITING, Message, Status, accepted_to
+from models import RETRYABLE, WAITING, Message, Status, accepted_to
 from sending import waiting
 
 UNDO_WITHIN = timedelta(minutes=1)
@@ -28,7 +28,6 @@ UNDO_FOR_CERTAIN = timedelta(seconds=10)
 
 ANEW = {
     "status": Status.SCHEDULED,
-    "expires_at": None,
     "due_since": None,
     "finished_at": None,
     "attempts": 0,
@@ -108,7 +107,7 @@ class Selection:
         anew["first_send_at"] = anew["send_at"]
         with db.transaction():
             done = self._act(Action.RETRIED, now, RETRYABLE, Message.answers.is_null(), **anew)
-            waiting.decide_expiry(expire_after, done)
+            waiting.renew_expiry(done, expire_after)
         return done
 
     def undo_approval(self, by: str, now: datetime) -> list[UUID]:
@@ -183,7 +182,7 @@ class Selection:
 
 def _lane_anew(ids):
     """Return the expression of the lanes that messages have once they are sent again."""
-    lanes = Message.select(Message.lane).where(Message.id.in_([*ids]), Message.lane.is_null(False))
+    lanes = Message.select(Message.lane).where(Message.id.in_([*ids]))
     anew = [(each.lane, str(Lane.read(each.lane).anew())) for each in lanes.distinct()]
     return Case(Message.lane, anew, Message.lane) if anew else Message.lane
 
@@ -194,8 +193,8 @@ def _count_as_usual(ids: Collection[UUID], times: int, approved: bool) -> None:
         return
     day = SQL(f"created_at / {DAY // MILLISECOND}")
     columns = (Message.key, Message.country, day)
-    sums = Message.select(*columns, fn.SUM(PARTS)).group_by(*columns)
-    counts = (Message.approved == approved) & Message.country.is_null(False)
+    sums = Message.select(*columns, fn.SUM(Message.parts)).group_by(*columns)
+    counts = Message.approved == approved
     for key, country, day, parts in sorted(sums.where(Message.id.in_([*ids]), counts).tuples()):
         KeyDay.add(key, country, day, times * parts)
 

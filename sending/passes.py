@@ -62,6 +62,6 @@ def correct(now: datetime) -> None:
 def pass_times() -> PassTimes:
     """Return when the last pass was, and the distance of the last two."""
     last, row = CarrierState.latest(), Passes.get_or_none()
-    latest = json.loads(row.distances)[-1:] if row else []  # older versions kept five
+    latest = json.loads(row.distances) if row else []
     distance = timedelta(seconds=sum(latest))
     return PassTimes(last and last.last_pass_at, row and row.expected_since, distance)

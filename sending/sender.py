@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from access import do_not_call
 from access.keys import ApiKey, names_of, rules_of
-from access.rules import KeyRules, end_of
+from access.rules import KeyRules
 from carriers import Carrier
 from carriers.lanes import TESTERS, Routes
 from database import db
@@ -281,9 +281,6 @@ class Sender:
         message = send.message
         try:
             send.terms = self.terms.of_key(own)
-            if message.expires_at is None:  # stored just now by a version before migration 0035
-                lifetime = message.lifetime(own, self.settings.expire_after)
-                message.expires_at = end_of(message.first_send_at, lifetime)
             return outcomes.judge(message, send.terms, opted_out, now)
         except Exception as error:
             kind = type(error).__name__  # its words may hold the number
@@ -295,7 +292,7 @@ class Sender:
         """Return as many of these messages, from the first on, as SEND_RATE lets go now."""
         if not (self.watch.rate and ready):
             return ready
-        share = self.watch.take_rate([send.message.parts or 1 for send in ready])
+        share = self.watch.take_rate([send.message.parts for send in ready])
         if share.texts and share.delay:
             ready[0].not_before = self.clock.monotonic() + share.delay
         return ready[: share.texts]

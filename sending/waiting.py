@@ -77,31 +77,20 @@ def _heeds_stop(setting):
     return Message.check_dnc | Message.key.not_in(ApiKey.checking("asked", setting))
 
 
-def decide_expiry(setting: timedelta, among: Collection[UUID] | None = None) -> None:
-    """Decide when it is too late to send messages that wait, where that is not decided yet.
+def renew_expiry(ids: Collection[UUID], setting: timedelta) -> None:
+    """Decide anew when it is too late to send these messages, by the rules of their keys now.
 
-    It depends on the rules that their keys have now; `setting` is for keys without one. `among` are
-    the ids to choose from, if not all.
+    `setting` is for keys without one.
     """
-    undecided = IS_WAITING & Message.expires_at.is_null()
-    if among is not None:
-        undecided &= Message.id.in_([*among])
-    kinds = list(Message.select(Message.key, Message.answers).where(undecided).distinct())
+    these = Message.id.in_([*ids])
+    kinds = list(Message.select(Message.key).where(these).distinct())
     own = rules_of({each.key_id for each in kinds})
     for each in kinds:
-        alike = Message.answers == each.answers if each.answers else Message.answers.is_null()
-        these = Message.select(Message.id).where(undecided, Message.key == each.key_id, alike)
-        decide = _expire_after(each.lifetime(own[each.key_id], setting))
-        decide = decide.where(locked(Message.id, these.limit(BATCH)))
-        while decide.execute():  # in batches, so that others do not wait long
-            pass
-
-
-def _expire_after(lifetime):
-    """Return the UPDATE that lets messages expire this long after their first scheduled time."""
-    never = Message.first_send_at > LAST - lifetime
-    ends = Message.first_send_at + Value(lifetime // MILLISECOND, converter=False)
-    return Message.update(expires_at=Case(None, [(never, Message.expires_at.db_value(LAST))], ends))
+        lifetime = own[each.key_id].lifetime(setting)
+        never = Message.first_send_at > LAST - lifetime
+        ends = Message.first_send_at + Value(lifetime // MILLISECOND, converter=False)
+        ends = Case(None, [(never, Message.expires_at.db_value(LAST))], ends)
+        Message.update(expires_at=ends).where(these, Message.key == each.key_id).execute()
 
 
 def expire(now: datetime, among: Collection[UUID] | None = None) -> int:

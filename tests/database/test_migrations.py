@@ -1,7 +1,6 @@
 """Migrations: whatever way they came about, the tables are those of the models."""
 
 import re
-import runpy
 import uuid
 
 import psycopg
@@ -11,12 +10,10 @@ from playhouse.schema_diff import diff_models
 
 import database
 import desk  # noqa: F401  with the scheduler it defines every table
-import models
 import scheduler  # noqa: F401
-from database import clock, db
+from database import db
 from databases import on_both, renamed
 from running import ROOT
-from stored_messages import HOUR, store
 
 pytestmark = on_both
 
@@ -57,7 +54,7 @@ def columns():
 def indexes():
     """Columns, whether they are unique, and name and condition where it has one.
 
-    Without the primary keys' own: SQLite's do_not_call is its index (WITHOUT ROWID).
+    Without the primary keys' own.
     """
     found = set()
     for name in NAMES:
@@ -108,37 +105,19 @@ def test_columns_and_indexes_are_those_that_the_models_would_make(migrated):
     assert (columns(), indexes(), foreign_keys()) == migrated
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("count", range(len(MIGRATIONS)))
-def test_a_database_of_any_age_can_be_upgraded(count, migrated_by):
-    migrated_by(MIGRATIONS[:count])
-    assert database.upgrade() == MIGRATIONS[count:]
-    assert str(diff_models(db, TABLES)) == ""
+def test_a_database_of_a_draft_is_refused(migrated):
+    db.execute_sql("UPDATE schema_migration SET name = '0001_initial'")
+    with pytest.raises(database.Refused, match="this database was made by a draft"):
+        database.upgrade()
+    assert not database.is_migrated()
 
 
-def test_what_was_listed_before_the_history_is_its_first_rows(migrated_by):
-    migrated_by(MIGRATIONS[:5])
-    for row in ("'+12125550188', 7, 'reply'", "'+12125550123', 5, NULL"):
-        db.execute_sql(f"INSERT INTO do_not_call (number, added_at, source) VALUES ({row})")
-    assert database.upgrade() == MIGRATIONS[5:]
-    rows = db.execute_sql(
-        "SELECT number, at, what, why, who, said_at FROM do_not_call_history ORDER BY id"
+def test_tables_of_a_later_version_are_no_draft(migrated):
+    db.execute_sql(
+        "INSERT INTO schema_migration (name, applied) VALUES ('0002_next', '2027-01-01')"
     )
-    assert [tuple(row) for row in rows.fetchall()] == [
-        ("+12125550123", 5, "joined", None, None, None),
-        ("+12125550188", 7, "joined", "reply", None, None),
-    ]
-
-
-def test_what_a_version_stored_without_its_first_time_was_to_be_sent_at_its_last(migrated):
-    """Only messages that a version before migration 0003 had ended are without."""
-    late = clock.now()
-    for number, first_send_at in enumerate((None, late)):
-        times = {"send_at": late - HOUR, "first_send_at": first_send_at, "expires_at": None}
-        store(id=uuid.UUID(int=number), **times)
-    runpy.run_path(ROOT / "migrations" / "0017_first_send_at.py")["up"](None, db)
-    first = models.Message.select(models.Message.first_send_at).order_by(models.Message.id)
-    assert [message.first_send_at for message in first] == [late - HOUR, late]
+    assert database.upgrade() == []
+    assert database.is_migrated()
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(migrated_by, tmp_path):

@@ -15,7 +15,7 @@ from carriers.alphabets import count_parts
 from carriers.lanes import Lane, Routes, new_lane
 from carriers.ways import Way
 from database import clock, db
-from models import TAKEN, Message, Status, new_id
+from models import ANSWER_WITHIN, TAKEN, Message, Status, new_id
 from reports import queue
 from samples import DAY, HOUR, NEW_YORK, TUESDAY_NOON
 from sending import claims, heartbeats, waiting
@@ -152,8 +152,8 @@ def _row(now, columns):
 
 def _expires_at(message):
     """When it is too late to send a message, by its key's rule or the default of EXPIRE_AFTER."""
-    own = rules_of({message.key_id})[message.key_id]
-    return end_of(message.first_send_at, message.lifetime(own, 3 * DAY))
+    lifetime = rules_of({message.key_id})[message.key_id].lifetime(3 * DAY)
+    return end_of(message.first_send_at, ANSWER_WITHIN if message.answers else lifetime)
 
 
 def held(status, **columns):
