@@ -96,10 +96,10 @@ def test_what_is_done_in_the_shell_is_told_with_the_user(run, told, tmp_path, mo
         "anna (shell) events retried 1 -",
         "anna (shell) messages redacted 1 to one number",
         "anna (shell) key revoked shop -",
-        f"cron?[2J (shell) number added {NEW_YORK} -",
-        f"cron?[2J (shell) number added {LONDON} -",
-        f"cron?[2J (shell) number removed {NEW_YORK} -",
-        "cron?[2J (shell) numbers imported 2 -",
+        f"cron?[2J (shell) number added {NEW_YORK} entry",
+        f"cron?[2J (shell) number added {LONDON} entry",
+        f"cron?[2J (shell) number removed {NEW_YORK} entry",
+        "cron?[2J (shell) numbers imported 2 entry",
     ]
 
 
@@ -119,8 +119,8 @@ def test_what_is_done_at_the_desk_is_told_with_the_key(desk, told):
         f"Olga message refused {texts[1].id} -",
         f"Olga message cancelled {texts[2].id} -",
         f"Olga message retried {texts[3].id} -",
-        f"Olga number added {NEW_YORK} -",
-        f"Olga number removed {NEW_YORK} -",
+        f"Olga number added {NEW_YORK} entry",
+        f"Olga number removed {NEW_YORK} entry",
     ]
     assert audit.actor() == Actor("anna"), "nobody is signed in after a request"
 
