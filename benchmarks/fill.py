@@ -27,8 +27,8 @@ ROWS = """
         parts, country, lane
     )
     SELECT {id}, {key}, '+1212' || (2000000 + number), 'Your parcel is here.',
-        {instant}, {instant}, {instant} + 259200000, '{status}', false, false, false, true, 1, 3, {finished_at}, {instant},
-        1, 'US', 'US'
+        {instant}, {instant}, {instant} + 259200000, '{status}', false, false, false, true, 1, 3,
+        {finished_at}, {instant}, 1, 'US', 'US'
     FROM numbers
 """
 

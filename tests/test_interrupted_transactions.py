@@ -339,7 +339,7 @@ def ended():
         (lambda: OptedOut.add([NEW_YORK], OLD, "reply"), f"dnc remove {NEW_YORK}"),
         (waiting, "messages cancel --status scheduled --yes"),
         (ended, "messages purge --older-than 30 --yes"),
-        (ended, "messages redact --older-than 30 --yes"),
+        (ended, "messages redact --older-than 30"),
     ],
 )
 def test_a_command_does_all_or_fails_with_the_cause(flask, tmp_path, prepare, words):

@@ -321,8 +321,9 @@ def test_what_is_not_stored_after_all_uses_nothing_up(database_url, limits, acce
         other.execute(
             'INSERT INTO message (id, key_id, "to", send_at, status, manual_mode, '
             "available_to_group, check_dnc, approved, attempts, max_retries, created_at, "
-            "idempotency_key) VALUES (%s, %s, %s, 0, 'queued', false, false, false, true, 0, 0, "
-            "0, '1')",
+            "first_send_at, expires_at, lane, country, parts, idempotency_key) VALUES "
+            "(%s, %s, %s, 0, 'queued', false, false, false, true, 0, 0, "
+            "0, 0, 0, 'GB', 'GB', 1, '1')",
             [new_message(key=key).id, key, LONDON],
         )
         waiting = pool.submit(in_thread, batch)

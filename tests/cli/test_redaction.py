@@ -122,7 +122,7 @@ NO_NUMBER_AND_NO_TEXT = {
     "early_receipt": {"reference", "carrier", "reason", "currency"},
     "event": {"webhook_id", "last_answer"},
     "event_address": {"url", "secret", "old_secret", "off"},
-    "message": {"status", "approved_by", "cancelled_by", "claimed_for", "in_doubt_with"}
+    "message": {"status", "approved_by", "cancelled_by"}
     | {"last_error", "carrier", "carrier_reference", "lane", "country", "answers", "held_because"},
     "key_day": {"country"},
     "notice": {"subject", "newest"},

@@ -7,10 +7,11 @@ import subprocess
 
 import pytest
 
+import database
 from access.do_not_call import DoNotCall
 from databases import on_both, on_postgres
 from models import Message, Status
-from running import ROOT, TOOLS, wait_until
+from running import ROOT, TOOLS, begin_web, free_port, wait_until
 from samples import DAY, TUESDAY_NOON
 from stored_messages import again, connection_of, look, statuses, store, store_many
 
@@ -105,3 +106,19 @@ def test_what_is_not_shown_is_counted(terminal):
     assert "and 1 more; --limit 50 takes them in batches" in shown
     assert "Cancel 51 messages? " in shown
     assert statuses() == {Status.QUEUED: 51}
+
+
+@on_both
+def test_no_process_starts_on_the_tables_of_a_draft(empty_database_url, start):
+    database.connect(empty_database_url)
+    database.upgrade()
+    database.db.execute_sql("UPDATE schema_migration SET name = '0001_initial'")
+    database.disconnect()
+    processes = [
+        start("scheduler.py", DATABASE_URL=empty_database_url),
+        start("flask", "db", "upgrade", DATABASE_URL=empty_database_url),
+        begin_web(start, empty_database_url, free_port()),
+    ]
+    for each in processes:
+        assert each.wait() != 0
+        assert each.output.count("this database was made by a draft of before 1.0.0") == 1

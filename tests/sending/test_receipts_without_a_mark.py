@@ -160,5 +160,5 @@ def test_a_number_that_is_redacted_is_left_in_none_that_waits(run, database_url)
     held(Status.SENDING)
     hear(NEW_YORK)
     Message.update(status=Status.FAILED, finished_at=TUESDAY_NOON).execute()
-    run("messages", "redact", "--to", NEW_YORK, "--yes")
+    run("messages", "redact", "--to", NEW_YORK)
     assert not [row for row in EarlyReceipt.select().tuples() if NEW_YORK[1:] in str(row)]

@@ -353,24 +353,6 @@ def test_what_a_person_sends_again_lasts_by_the_rule_of_then(
             assert (again(message).status == Status.EXPIRED) == (end <= now)
 
 
-@pytest.mark.parametrize("columns", [{}, {"manual_mode": True}, {"status": Status.SCHEDULED}])
-@pytest.mark.parametrize(("own", "lasts"), [(None, 72 * HOUR), ("10m", 10 * MINUTE)])
-def test_what_a_version_before_stored_lasts_by_the_rule_of_the_next_pass(
-    own, lasts, columns, run_pass, carrier, at
-):
-    """As that version had it: counted from its first time, without an end in its row."""
-    at(TUESDAY_NOON)
-    rule("app", expire_after=own)
-    old = TUESDAY_NOON - lasts
-    late, good = (
-        store(first_send_at=instant, send_at=instant, expires_at=None, **columns)
-        for instant in (old, old + SECOND)
-    )
-    assert run_pass(TUESDAY_NOON)["expired"] == 1
-    assert again(late).status == Status.EXPIRED
-    assert again(good).status == (Status.QUEUED if "manual_mode" in columns else Status.SENT)
-
-
 def test_a_text_for_the_end_of_time_is_accepted_and_can_be_sent_again(post, run, at):
     at(TUESDAY_NOON)
     accepted(post(send_date="9999-12-31T20:00:00Z"))

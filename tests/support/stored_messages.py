@@ -135,7 +135,7 @@ def _row(now, columns):
         "country": "US",
     } | columns
     first_send_at = max(row["send_at"], clock.now())  # or it would have expired
-    parts = row["message"] and count_parts(row["message"])
+    parts = count_parts(row["message"] or "redacted")
     others = {"approved": not row["manual_mode"], "first_send_at": first_send_at, "parts": parts}
     row = others | row
     key = getattr(row["key"], "id", row["key"])
