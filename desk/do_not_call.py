@@ -3,17 +3,17 @@
 import logging
 from datetime import datetime
 
-from flask import Response, abort, flash, render_template, request, session
+from flask import Response, current_app, flash, render_template, request, session
+from markupsafe import Markup
 
 import recipients
-from access.do_not_call import DoNotCall, DoNotCallHistory
+from access.do_not_call import LISTS, DoNotCall, OptedOut, gets, remove
 from access.keys import ApiKey
-from database import Refused, clock, db
-from desk import lists, results
+from database import clock
+from desk import lists
 from desk.door import blueprint, operator, see
 from desk.words import unbroken
-from sending.decisions import UNDO_WITHIN
-from sending.replies import Reply, put_on_list
+from sending.replies import put_on_list
 
 log = logging.getLogger("web")
 
@@ -21,47 +21,53 @@ NO_NUMBER = (
     "Enter the whole number with + and country code, +1 212 555 0123, or a national number and its "
     "country."
 )
-NOW_LISTED = {  # by whether a number was to be added, and whether that changed the list
-    (True, True): "is on the list now",
-    (True, False): "was already on the list",
-    (False, True): "is no longer on the list",
-    (False, False): "was not on the list",
+ADDED = {  # by the list, and whether the number is new there
+    (DoNotCall, True): "is on the list now",
+    (DoNotCall, False): "was already on the list",
+    (OptedOut, True): "has opted out now",
+    (OptedOut, False): "had already opted out",
 }
+REMOVED = {True: "is no longer on the list", False: "was not on the list"}
+LISTED = {DoNotCall: "has been on the list since", OptedOut: "opted out on"}
 SOURCES = {
-    "operator": ", added by an operator",
-    "import": ", from an imported file",
-    "reply": ", because of a reply",
-    "carrier": ", reported by the carrier",
+    "operator": "added by an operator",
+    "import": "from an imported file",
+    "reply": "because of a reply",
+    "carrier": "reported by the carrier",
 }
 
 
 @blueprint.get("/do-not-call")
 def do_not_call() -> str:
-    """Show an operator the form of the Do Not Call list, and what it did last."""
+    """Show an operator the form of the Do Not Call list."""
     operator()
-    return render_template("do_not_call.html", change=last_change(clock.now()))
+    return page()
+
+
+def page(problem: str | None = None) -> str:
+    """Render the form, with what is wrong with the last one."""
+    return render_template(
+        "do_not_call.html", problem=problem, opted_out=stops(OptedOut), entered=stops(DoNotCall)
+    )
 
 
 @blueprint.post("/do-not-call")
 def change_do_not_call() -> Response | tuple[str, int]:
     """Apply the pressed button to the Do Not Call list."""
     person = operator()
-    if "undo" in request.form:
-        session.pop("change", None)
-        flash(undo_change(request.form["undo"], person))
-        return see(".do_not_call", _anchor="next")
     try:
         number = read_number(request.form)
     except recipients.InvalidNumber as error:
-        return render_template("do_not_call.html", problem=str(error)), 400
+        return page(str(error)), 400
     action = lists.pressed(("check", "add", "remove"))
     if action == "check":
         flash(check_list(number))
-    elif change_list(action == "add", number, person, clock.now()):
-        session["change"] = DoNotCallHistory.latest(number).id
+    elif action == "add":
+        which = OptedOut if "opted_out" in request.form else DoNotCall
+        flash(add_number(which, number, person, clock.now()))
     else:
-        flash(unbroken(number) + f" {NOW_LISTED[action == 'add', False]}.")
-    return see(".do_not_call", _anchor="next")
+        flash(remove_number(number, person, clock.now()))
+    return see(".do_not_call")
 
 
 def read_number(form: dict) -> str:
@@ -79,57 +85,41 @@ def read_number(form: dict) -> str:
         raise recipients.InvalidNumber(NO_NUMBER) from None
 
 
-def check_list(number: str) -> str:
-    """Return in words whether a number is on the list."""
-    written = unbroken(number)
-    if listed := DoNotCall.entry(number):
-        why = SOURCES.get(listed.source, "")
-        return written + f" has been on the list since {listed.added_at:%Y-%m-%d}{why}."
-    return written + " is not on the list."
+def check_list(number: str) -> Markup:
+    """Return in words how a number is on the list, since when, and which texts it does not get."""
+    found = [entry for each in LISTS if (entry := each.entry(number))]
+    said = [
+        f"{LISTED[type(each)]} {each.added_at:%Y-%m-%d}, {SOURCES[each.source]}, and"
+        f" {stops(type(each))}."
+        for each in found
+    ]
+    return Markup(" ").join(
+        unbroken(number) + f" {each}" for each in said or ["is not on the list."]
+    )
 
 
-def change_list(is_added: bool, number: str, person: ApiKey, now: datetime) -> bool:
-    """Add or remove a number; return whether that changed the list."""
-    change, past = (put_on_list, "added to") if is_added else (DoNotCall.remove, "removed from")
-    has_changed = change([number], now, "operator", person.name)
+def add_number(
+    which: type[OptedOut] | type[DoNotCall], number: str, person: ApiKey, now: datetime
+) -> Markup:
+    """Put a number on one of the two lists; return in words what that does."""
+    is_new = put_on_list(which, [number], now, "operator", person.name) > 0
+    note("added to", person)
+    return unbroken(number) + f" {ADDED[which, is_new]} and {stops(which)}."
+
+
+def remove_number(number: str, person: ApiKey, now: datetime) -> Markup:
+    """Take a number off both lists; return in words what that changed."""
+    was_listed = remove([number], now, person.name) > 0
+    note("removed from", person)
+    return unbroken(number) + f" {REMOVED[was_listed]}."
+
+
+def stops(which: type[OptedOut] | type[DoNotCall]) -> str:
+    """Return in words which texts a number on one of the two lists does not get."""
+    return gets(which, current_app.config["SETTINGS"].check_dnc)
+
+
+def note(past: str, person: ApiKey) -> None:
+    """Log a change of the list, without the number."""
     about = {"key": person.name}
     log.info("a number was %s the Do Not Call list by %s", past, person.name, extra=about)
-    return has_changed > 0
-
-
-def undo_change(change: str, person: ApiKey) -> str:
-    """Undo a change of the Do Not Call list, given its id; return the result in words."""
-    try:
-        number = take_back(int(change), person, clock.now())
-    except (ValueError, OverflowError):
-        abort(400, "There is no such change to undo.")
-    except Refused as why:
-        return str(why)
-    return in_words(DoNotCallHistory.latest(number))
-
-
-def take_back(change: int, person: ApiKey, now: datetime) -> str:
-    """Undo and log a change that this person has just made to the list; return the number.
-
-    Raise Refused if it can no longer be undone.
-    """
-    with db.atomic():
-        number = DoNotCall.undo(change, person.name, now - UNDO_WITHIN, now)
-        Reply.note_listed(person.name, now)  # replies that came while it was not listed
-    about = {"key": person.name}
-    log.info("a change of the Do Not Call list was undone by %s", person.name, extra=about)
-    return number
-
-
-def last_change(now: datetime) -> list[dict]:
-    """Return this person's last change of the list for the strip, while it can be undone."""
-    change = DoNotCallHistory.get_or_none(DoNotCallHistory.id == session.get("change"))
-    left = results.seconds_left(change.at, now) if change else 0
-    if not left or change != DoNotCallHistory.latest(change.number):
-        return []
-    return [{"said": in_words(change), "undo": "undo", "value": change.id, "left": left}]
-
-
-def in_words(change: DoNotCallHistory) -> str:
-    """Return what a change of the list did, as a sentence."""
-    return unbroken(change.number) + f" {NOW_LISTED[change.what == 'joined', True]}."

@@ -10,11 +10,12 @@ from itertools import chain
 from flask import Response, abort, flash, g, render_template, request
 from markupsafe import Markup
 
-from access.do_not_call import DoNotCall, DoNotCallHistory
+from access import do_not_call
+from access.do_not_call import DoNotCall, OptedOut
 from access.keys import ApiKey
-from database import EPOCH, Refused, clock, db
+from database import EPOCH, clock, db
 from desk import lists, results
-from desk.do_not_call import change_list, take_back
+from desk.do_not_call import add_number
 from desk.door import blueprint, operator, see
 from desk.lists import MANY, PAGE, page_start, pressed
 from desk.results import Result
@@ -108,28 +109,15 @@ def list_number(number: str, ids: Ids, person: ApiKey, now: datetime) -> Ids:
     Return the replies if the number is new there.
     """
     with db.atomic():
-        has_changed = change_list(True, number, person, now)
+        has_changed = bool(add_number(OptedOut, number, person, now))
         mark_read(number, ids, person, now)
     return ids if has_changed else set()
-
-
-def undo_listing(number: str, ids: Ids, person: ApiKey, now: datetime) -> Ids:
-    """Take a number off the list; return its replies if this person has just put it there."""
-    change = DoNotCallHistory.latest(number)
-    if not change or change.what != "joined":
-        return set()
-    try:
-        take_back(change.id, person, now)
-    except Refused:
-        return set()
-    return ids
 
 
 ACTIONS = {
     "read": mark_read,
     "undo-read": undo_reading,
     "list": list_number,
-    "undo-list": undo_listing,
 }
 TOO_LATE = "{} was not changed. Undo works for one minute, and only until something else changes."
 WORDS = {  # by a button, and whether it changed something
@@ -184,7 +172,7 @@ def conversations(groups: Collection[list[Reply]]) -> list[Conversation]:
     found = [*chain(*groups)]
     ids = {reply.message_id for reply in found} - {None}
     texts = {message.id: message for message in listings.seen_by(g.person, ids)}
-    listed = DoNotCall.listed({reply.number for reply in found})
+    listed = do_not_call.listed({reply.number for reply in found})
     return [Conversation(group, texts, group[0].number in listed) for group in groups]
 
 

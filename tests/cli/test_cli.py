@@ -50,8 +50,8 @@ def test_an_empty_list_says_so(session):
         $ flask audit
         Nothing
         $ flask dnc list
-        number  source  since
-        0 of 0 numbers
+        number  kind  source  since
+        0 of 0: 0 opt-outs, 0 entries
         $ flask events list --json
         []
         $ flask messages list

@@ -106,6 +106,7 @@ FORGOTTEN = {
     "last_reply": {"number"},
 }
 KEPT_ON_PURPOSE = {
+    "opt_out": {"number"},
     "do_not_call": {"number"},
     "do_not_call_history": {"number"},
     "audit": {"number"},  # of the list
@@ -117,8 +118,9 @@ NO_NUMBER_AND_NO_TEXT = {
     "attempt": {"carrier", "result", "reference", "words", "receipt", "currency"},
     "audit": {"who", "what", "key_name", "details"},
     "carrier_state": {"name", "trouble", "stand_ins"},
+    "opt_out": {"source"},
     "do_not_call": {"source"},
-    "do_not_call_history": {"what", "why", "who"},
+    "do_not_call_history": {"kind", "what", "why", "who"},
     "early_receipt": {"reference", "carrier", "reason", "currency"},
     "event": {"webhook_id", "last_answer"},
     "event_address": {"url", "secret", "old_secret", "off"},

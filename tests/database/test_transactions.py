@@ -26,7 +26,7 @@ def add(number=NUMBERS[0]):
 
 def add_plainly(value):
     """Add a number by a statement that is not undone alone: peewee's asks for the row."""
-    db.execute_sql(f"INSERT INTO do_not_call (number, added_at) VALUES ({value}, 0)")
+    db.execute_sql(f"INSERT INTO do_not_call (number, added_at, source) VALUES ({value}, 0, '')")
 
 
 def listed():

@@ -450,7 +450,7 @@ def fill(small_disk):
     connection = connection_of(f"sqlite:///{small_disk}/messages.db")
     with contextlib.closing(connection), contextlib.suppress(sqlite3.Error):
         connection.execute("PRAGMA wal_autocheckpoint = 0")  # or the log would begin anew
-        row = "INSERT INTO do_not_call (number, added_at) VALUES (hex(randomblob(20)), 0)"
+        row = "INSERT INTO opt_out_message (id, at) VALUES (hex(randomblob(20)), 0)"
         while True:
             connection.execute(row)
     return filler

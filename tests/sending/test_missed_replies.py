@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import pytest
 
 import carriers
-from access.do_not_call import DoNotCall, OptedOut
+from access.do_not_call import OptedOut
 from app import create_app
 from carrier_servers import Answer
 from carriers import Reply as Said
@@ -61,7 +61,7 @@ def test_a_stop_that_came_while_nobody_listened_stops(listen, twilio_server):
     ]
     listen(BACK)
     assert texts() == [(LONDON, "see you"), (NEW_YORK, "STOP")]
-    assert DoNotCall.entry(NEW_YORK).opted_out_at
+    assert OptedOut.lists(NEW_YORK)
     assert Reply.get(Reply.number == NEW_YORK).message_id == sent.id
     assert Reply.get(Reply.number == NEW_YORK).at == TUESDAY_NOON + 5 * MINUTE
     listen(BACK + AWAY)
