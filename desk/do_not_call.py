@@ -21,14 +21,8 @@ NO_NUMBER = (
     "Enter the whole number with + and country code, +1 212 555 0123, or a national number and its "
     "country."
 )
-ADDED = {  # by the list, and whether the number is new there
-    (DoNotCall, True): "is on the list now",
-    (DoNotCall, False): "was already on the list",
-    (OptedOut, True): "has opted out now",
-    (OptedOut, False): "had already opted out",
-}
-REMOVED = {True: "is no longer on the list", False: "was not on the list"}
-LISTED = {DoNotCall: "has been on the list since", OptedOut: "opted out on"}
+ADDED = {True: "is on the Do Not Call list now", False: "was already on the Do Not Call list"}
+REMOVED = {True: "is no longer on the Do Not Call list", False: "was not on the Do Not Call list"}
 SOURCES = {
     "operator": "added by an operator",
     "import": "from an imported file",
@@ -89,12 +83,12 @@ def check_list(number: str) -> Markup:
     """Return in words how a number is on the list, since when, and which texts it does not get."""
     found = [entry for each in LISTS if (entry := each.entry(number))]
     said = [
-        f"{LISTED[type(each)]} {each.added_at:%Y-%m-%d}, {SOURCES[each.source]}, and"
-        f" {stops(type(each))}."
+        f"has been on the Do Not Call list since {each.added_at:%Y-%m-%d}, {SOURCES[each.source]},"
+        f" as an {each.kind}, and {stops(type(each))}."
         for each in found
     ]
     return Markup(" ").join(
-        unbroken(number) + f" {each}" for each in said or ["is not on the list."]
+        unbroken(number) + f" {each}" for each in said or ["is not on the Do Not Call list."]
     )
 
 
@@ -104,7 +98,7 @@ def add_number(
     """Put a number on one of the two lists; return in words what that does."""
     is_new = put_on_list(which, [number], now, "operator", person.name) > 0
     note("added to", person)
-    return unbroken(number) + f" {ADDED[which, is_new]} and {stops(which)}."
+    return unbroken(number) + f" {ADDED[is_new]}, as an {which.kind}, and {stops(which)}."
 
 
 def remove_number(number: str, person: ApiKey, now: datetime) -> Markup:

@@ -8,7 +8,7 @@ from operator import itemgetter
 import recipients
 from access.rules import Rules
 from carriers.alphabets import costly
-from desk.words import EMOJI, ago, counted, date_and_time, international, named_characters
+from desk.words import ago, counted, date_and_time, international, named
 from models import RETRYABLE, WAITING, Message, Status
 from reports.listings import Cursor
 from sending import outcomes
@@ -72,13 +72,12 @@ class Entry:
         characters, fewer = costly(self.message.message or "")
         if fewer >= parts:
             return ""
-        named = named_characters(characters)
-        if more := named[MOST_COSTLY:]:
-            named = [*named[:MOST_COSTLY], f"{len(more)} more"]
-        *others, last = named
-        listed = f"{', '.join(others)} and {last}" if others else last
-        verb = "make" if others or last == EMOJI else "makes"
-        return f"{listed} {verb} this {parts} parts instead of {fewer}"
+        names = [named(each) for each in characters]
+        if more := names[MOST_COSTLY:]:
+            names = [*names[:MOST_COSTLY], f"{len(more)} more"]
+        *others, last = names
+        listed = f"{', '.join(others)} and {last} make" if others else f"{last} makes"
+        return f"{listed} this {parts} parts instead of {fewer}"
 
     @property
     def cursor(self) -> Cursor:

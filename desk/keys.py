@@ -4,13 +4,12 @@ import logging
 import re
 from datetime import datetime, timedelta
 
-from flask import Response, abort, current_app, flash, render_template, request, session
+from flask import Response, abort, current_app, flash, render_template, request
 
 from access.keys import MAY_SEND, ApiKey
 from access.limits import SECOND
 from access.rules import NO_RULES
-from database import EPOCH, MILLISECOND, Refused, clock
-from desk import results
+from database import EPOCH, Refused, clock
 from desk.door import blueprint, operator, see
 from desk.lists import PAGE, pressed
 from models import accepted
@@ -18,7 +17,6 @@ from reports import usage
 
 HOURS = (1, 24)  # in which texts are counted
 PAST = {"pause": "paused", "resume": "resumed"}
-OPPOSITE = {"pause": "resume", "resume": "pause"}
 
 log = logging.getLogger("web")
 
@@ -40,61 +38,33 @@ def keys() -> str:
         }
         for key in found[:PAGE]
     ]
-    change, are_more = last_change(now), len(found) > PAGE
-    return render_template("keys.html", cards=cards, change=change, are_more=are_more, now=now)
+    return render_template("keys.html", cards=cards, are_more=len(found) > PAGE, now=now)
 
 
 @blueprint.post("/keys")
 def change_key() -> Response:
-    """Pause or resume a key, or undo that."""
-    person, now = operator(), clock.now()
-    if "undo" in request.form:
-        said = "Undo works for one minute, and only until something else happens."
-        holds = [str(change["value"]) for change in last_change(now)]
-        id, action, _ = session.pop("key", (None, None, 0))
-        if request.form["undo"] in holds:
-            _, said = set_pause(OPPOSITE[action], id, person, now)
-        flash(said)
-    else:
-        action = pressed(PAST)
-        id = request.form[action]
-        if not re.fullmatch("[1-9][0-9]{0,8}", id):
-            abort(400, "Choose what to do with a key.")
-        done, said = set_pause(action, int(id), person, now)
-        if done:
-            session["key"] = [int(id), action, (now - EPOCH) // MILLISECOND]
-        else:
-            flash(said)
-    return see(".keys", _anchor="next")
+    """Pause or resume a key."""
+    person, action = operator(), pressed(PAST)
+    id = request.form[action]
+    if not re.fullmatch("[1-9][0-9]{0,8}", id):
+        abort(400, "Choose what to do with a key.")
+    flash(set_pause(action, int(id), person, clock.now()))
+    return see(".keys")
 
 
-def set_pause(action: str, id: int, person: ApiKey, now: datetime) -> tuple[bool, str]:
-    """Pause or resume a key; return whether that changed it, and the result in words."""
+def set_pause(action: str, id: int, person: ApiKey, now: datetime) -> str:
+    """Pause or resume a key; return the result in words."""
     key = ApiKey.get_or_none(ApiKey.id == id, ApiKey.role.in_(MAY_SEND))
     if key is None:
         abort(400, "There is no such key.")
     try:
         done = key.pause(now) if action == "pause" else key.resume(now)
     except Refused as why:
-        return False, f"{why}."
+        return f"{why}."
     if not done:
-        return False, f"{key.name} was already {PAST[action]}."
+        return f"{key.name} was already {PAST[action]}."
     log.info("a key was %s by %s", PAST[action], person.name, extra={"key": person.name})
-    return True, f"{key.name} is {PAST[action]}."
-
-
-def last_change(now: datetime) -> list[dict]:
-    """Return this person's last change of a key for the strip, while it can be undone.
-
-    Not once somebody else has changed that: a pause by another person has an instant of its own.
-    """
-    id, action, at = session.get("key", (None, None, 0))
-    at = EPOCH + at * MILLISECOND
-    key, left = ApiKey.get_or_none(ApiKey.id == id), results.seconds_left(at, now)
-    if not left or not key or key.paused_at != (at if action == "pause" else None):
-        return []
-    said = f"{key.name} is {PAST[action]}."
-    return [{"said": said, "undo": "undo", "value": key.id, "left": left}]
+    return f"{key.name} is {PAST[action]}."
 
 
 def sent_within(key: ApiKey, hours: int, now: datetime) -> list[int]:

@@ -1,7 +1,8 @@
 """Lists: where their pages begin, which button was pressed, and the way back to the page."""
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Any
 from urllib.parse import urlencode
 
 from flask import Response, abort, redirect, request, session
@@ -65,7 +66,13 @@ def pressed(actions: Iterable[str]) -> str:
     return action
 
 
-def see_again(ids: list[uuid.UUID], fragment: str) -> Response:
+def page(cards: list[Any]) -> dict[str, Any]:
+    """Return what a page of a list shows, if there is one more card unless it is the last page."""
+    more = write(cards[PAGE - 1].cursor) if len(cards) > PAGE else None
+    return {"cards": cards[:PAGE], "more": more}
+
+
+def see_again(ids: Collection[uuid.UUID] = ()) -> Response:
     """Redirect to the page where a button was pressed for these ids; other boxes stay ticked."""
     query = [(name, value) for name, value in request.args.items() if name != "select"]
     decided = {str(id) for id in ids}
@@ -73,4 +80,4 @@ def see_again(ids: list[uuid.UUID], fragment: str) -> Response:
     if ticked:
         query.append(("select", ".".join(ticked[:PAGE])))
     asked = f"?{urlencode(query)}" if query else ""
-    return redirect(f"{request.script_root}{request.path}{asked}#{fragment}", 303)
+    return redirect(f"{request.script_root}{request.path}{asked}#list", 303)

@@ -2,9 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
-from functools import cached_property
 
 from flask import (
     Response,
@@ -27,11 +25,10 @@ from desk.door import blueprint, operator, page_of, see
 from desk.entries import Entry
 from desk.lists import MANY, PAGE, page_start, pressed
 from desk.overview import look_over
-from desk.results import Result
 from desk.words import counted
 from models import Message, Status
 from reports import listings
-from reports.listings import Cursor, Filter
+from reports.listings import Filter
 from sending import inbox
 from sending.decisions import UNDO_FOR_CERTAIN, Selection
 from sending.waiting import expire
@@ -62,7 +59,7 @@ def waiting() -> str | Response:
     overview = look_over(now) if g.person.role == Role.OPERATOR and not after else None
     return render_template(
         "waiting.html",
-        **with_strip(messages, listings.by_time, now),
+        **with_results(messages, now),
         count=listings.count_awaiting(g.person, MANY),
         since=(now - NEW_FOR - EPOCH) // MILLISECOND,
         known=listings.count_awaiting(g.person, MANY, now - NEW_FOR),
@@ -92,9 +89,9 @@ def messages() -> str:
         only = only._replace(to=lists.national(words) if words else None)
     except recipients.InvalidNumber:
         found, end = listings.search(only, words, page_start(), PAGE)
-        page = with_strip(found, listings.newest_first, now) | {"more": end and lists.write(end)}
+        page = with_results(found, now) | {"more": end and lists.write(end)}
     else:
-        page = with_strip(listings.page(only, page_start(), PAGE + 1), listings.order(only), now)
+        page = with_results(listings.page(only, page_start(), PAGE + 1), now)
     return render_template(
         "messages.html",
         **page,
@@ -147,7 +144,7 @@ def message(message_id: uuid.UUID) -> str:
         entry=entry,
         conversations=replies.conversations([latest[-PAGE:]] if latest else []),
         has_earlier=len(latest) > PAGE,
-        strip=results.strip(TextsResult, lambda ids: [entry], now),
+        results=results.latest(lambda ids: [entry], now),
         back=back,
         now=now,
     )
@@ -172,13 +169,13 @@ def retry(these: Selection, by: str, now: datetime) -> None:
 
 
 ACTIONS = {
-    "approve": ("approved", approve),
-    "refuse": ("refused", lambda these, by, now: these.decide(False, by, now)),
-    "cancel": ("cancelled", Selection.cancel),
-    "retry": ("retried", retry),
-    "undo-approve": ("no longer approved", Selection.undo_approval),
-    "undo-refuse": ("no longer refused", undo_cancel),
-    "undo-cancel": ("no longer cancelled", undo_cancel),
+    "approve": approve,
+    "refuse": lambda these, by, now: these.decide(False, by, now),
+    "cancel": Selection.cancel,
+    "retry": retry,
+    "undo-approve": Selection.undo_approval,
+    "undo-refuse": undo_cancel,
+    "undo-cancel": undo_cancel,
 }
 DECISIONS = ("approve", "refuse", "undo-approve", "undo-refuse")
 
@@ -195,22 +192,20 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     ids = read_ids(request.form[action])
     expire(now, ids)  # or an approval would have no effect
     found = sorted(listings.seen_by(g.person, ids), key=lambda message: ids.index(message.id))
-    (past, transition), name = ACTIONS[action], g.person.name
-    selection = Selection(message.id for message in found)
-    transition(selection, name, now)
+    selection, name = Selection(message.id for message in found), g.person.name
+    ACTIONS[action](selection, name, now)
     done = [message.id for message in found if message.id not in selection.left]
     left = [message.id for message in found if message.id in selection.left]
     for id in done:
         about = {"message_id": str(id), "key": name}
-        log.info("message %s %s by %s", id, past, name, extra=about)
+        log.info("message %s %s by %s", id, results.PAST[action], name, extra=about)
     if found:
-        cursor = Cursor(0, found[0].send_at, found[0].id)
-        results.keep(TextsResult(action, cursor, done, left), now)
+        results.keep(action, done, left, now)
     if absent := len(ids) - len(found):
         flash(f"{counted(absent, 'text')} not changed: there is no such message here.")
     if not ids:
         flash("No text was selected.")
-    return lists.see_again(ids, "next" if found else "list")
+    return lists.see_again(ids)
 
 
 def read_ids(value: str) -> list[uuid.UUID]:
@@ -236,38 +231,7 @@ def shown(found: list[Message], now: datetime) -> list[Entry]:
     return [Entry(each, now, rules.of(each.key.rules), texted.get(each.to, 0)) for each in found]
 
 
-def with_strip(found: list[Message], order: Callable, now: datetime) -> dict:
-    """Return what a page of messages shows: a card for each, and the strip of results."""
-    strip = results.strip(TextsResult, lambda ids: shown(listings.seen_by(g.person, ids), now), now)
-    return results.page(shown(found, now), strip, order) | {"now": now}
-
-
-class TextsResult(Result):
-    """What a button did to texts."""
-
-    @property
-    def past(self) -> str:
-        """The word for what became of the texts that were changed."""
-        return ACTIONS[self.action][0]
-
-    @property
-    def undo(self) -> str | None:
-        """The name of the button that takes this back; None if nothing does."""
-        name = f"undo-{self.action}"
-        return name if name in ACTIONS and self.changed else None
-
-    @property
-    def left(self) -> int:
-        """The seconds in which all texts that are still here can be undone for certain."""
-        return min(self._left.values(), default=0)
-
-    @property
-    def value(self) -> str:
-        """The value of that button: the ids of these texts."""
-        return ".".join(id.hex for id in self._left)
-
-    @cached_property
-    def _left(self):
-        """The seconds for each text that can be undone."""
-        each = ((e.message.id, e.undone_within(self.action, self.shown_for)) for e in self.changed)
-        return {id: left for id, left in each if left}
+def with_results(found: list[Message], now: datetime) -> dict:
+    """Return what a page of messages shows: a card for each, and what buttons did last."""
+    latest = results.latest(lambda ids: shown(listings.seen_by(g.person, ids), now), now)
+    return lists.page(shown(found, now)) | {"results": latest, "now": now}

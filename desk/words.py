@@ -4,49 +4,39 @@ import re
 import unicodedata
 from datetime import datetime, timedelta
 
-import regex
 from flask import request
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 import recipients
 from recipients.hours import written
 
 _TIME = re.compile(r"\b(\d\d?):(\d\d) ([AP])M\b")
-NAMED = {"\t": "a tab", "\N{NO-BREAK SPACE}": "a no-break space"}
-EMOJI = "emoji"
-_EMOJI_JOINERS = "\N{ZERO WIDTH JOINER}\N{VARIATION SELECTOR-16}\N{COMBINING ENCLOSING KEYCAP}"
-# Without what is a letter or sign elsewhere, such as © and ™
-_EMOJI = regex.compile(
-    r"[\p{Emoji_Presentation}\p{Emoji_Modifier}\p{Regional_Indicator}"
-    r"[\p{Extended_Pictographic}&&[\u2600-\U0010FFFF]]]",
-    regex.VERSION1,
+TWELVE_HOURS = (
+    "aa ak am ar as bal bem bgc bho bn brx byn cad ccp ceb chr cic ckb csw doi dz ee el en fil gaa "
+    "gez gu haw hi iu kab km kn ko kok kpe ks kxv lkt mai mi mic ml mni moh mr ms mus naq nus ny "
+    "om or osa pa qu raj sa sat sd sid so sq ssy syr ta te ti tig to tpi trv trw ur vai wal xnr yue"
 )
-FOLDED = 6  # lines that are shown of a longer text
-WIDE, NARROW = 62, 38  # characters in a line, on a desktop and on a phone
-MOST_NAMED = 20  # invisible characters in a text; each one's markup takes 80 characters
-# Runs of characters that cannot be seen. Joiners (U+200C, U+200D) and presentation selectors
-# (U+FE0E, U+FE0F) are needed in emoji, and joiners in words of some scripts: Arabic to Arabic
-# Extended-A, Devanagari to Myanmar, Khmer, Mongolian, further Indic ones, Arabic's presentation
-# forms. A digit is an emoji only with an enclosing keycap (U+20E3).
-_HIDDEN = regex.compile(
-    r"""(?:
-    [[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\N{BRAILLE PATTERN BLANK}]--[\n\t]]
-    (?<![[\p{Emoji}\uFE0E\uFE0F]--[0-9#*]][\u200C\u200D](?=[\p{Emoji}--[0-9#*]]))
-    (?<![[\u0600-\u109F\u1780-\u18AF\uA800-\uABFF\uFB50-\uFDFF\uFE70-\uFEFC\U00010A00-\U00011FFF]
-      &&[\p{L}\p{M}]][\u200C\u200D])
-    (?<![\p{Emoji}--[0-9#*]][\uFE0E\uFE0F])
-    (?<![\uFE0E\uFE0F](?=\u20E3))
-    )+""",
-    regex.VERBOSE | regex.VERSION1,
-)
+"""The languages in which times of day are written as 7:00 PM."""
+OTHERWISE = {
+    "en": "150 AI AT BE BI BW BZ CC CH CK CM CX CZ DE DG DK ES FI FK FR GB GG GI GS HU ID IE IL IM "
+    "IO IT JE KE MG MS MT MU MV NF NG NL NO NR NU PL PN PT RO RW SC SE SH SI SK SX TK TV TZ UG ZA "
+    "ZW",
+    "es": "419 AR BO CL CO CR CU DO EC GT HN MX NI PA PE PH PR PY SV US UY VE",
+    "zh": "HK MO MY SG TW",
+}
+"""Where a language is written with the other hours."""
+
+UNSEEN = ("Cc", "Cf", "Mn", "Me", "Zs")
+"""Unicode's categories of characters that show nothing by themselves."""
 
 # Times
 
 
 def hour_cycle() -> str:
     """Return the cycle of hours of the browser's first language, as scripts name it."""
-    language = (request.accept_languages.best or "")[:20]
-    return "h23" if recipients.counts_24_hours(language) else "h12"
+    language, *more = (request.accept_languages.best or "en").lower().split("-")
+    is_other = {*more} & {*OTHERWISE.get(language, "").lower().split()}
+    return "h12" if (language in TWELVE_HOURS.split()) is not bool(is_other) else "h23"
 
 
 def for_reader(words: str) -> str:
@@ -118,59 +108,11 @@ def unbroken(number: str) -> Markup:
 # Texts
 
 
-def named_characters(characters: list[str]) -> list[str]:
-    """Return characters as people call them, all emoji as one."""
-    is_emoji = any(_EMOJI.fullmatch(each) for each in characters)
-    joined = _EMOJI_JOINERS if is_emoji else ""
-    named = (
-        EMOJI if _EMOJI.fullmatch(each) or each in joined else NAMED.get(each, each)
-        for each in characters
-    )
-    return list(dict.fromkeys(named))
+def named(character: str) -> str:
+    """Return a character, or its name in Unicode if nobody would see it."""
+    is_unseen = unicodedata.category(character) in UNSEEN
+    return unicodedata.name(character, "control character").lower() if is_unseen else character
 
 
-def fold(text: str) -> str:
-    """Return the class of a text that is folded: "long", "long on-phones" if only there, or "".
-
-    It has more than six lines. They are estimated: a text that is not folded may have a few more.
-    """
-    lines = text.split("\n")
-    wide, narrow = (sum(-(-len(line) // width) or 1 for line in lines) for width in (WIDE, NARROW))
-    return "long" if wide > FOLDED else "long on-phones" if narrow > FOLDED else ""
-
-
-def visible(text: str, longest: int | None = None) -> Markup:
-    """Escape a text; replace characters that are invisible or change its direction by names.
-
-    At most MOST_NAMED of these are named and `longest` characters are shown; the end says how many
-    are left out.
-    """
-    text = text.replace("\r\n", "\n")
-    shown, count = text[:longest], 0
-
-    def named(match):
-        nonlocal count
-        some = match[0][: max(0, MOST_NAMED - count)]
-        count += len(match[0])
-        return "".join(map(_named, some))
-
-    markup = _HIDDEN.sub(named, str(escape(shown)))
-    if count > MOST_NAMED:
-        markup += _control(f"and {count - MOST_NAMED:,} more that cannot be seen")
-    if rest := len(text) - len(shown):
-        markup += _control(f"and {counted(rest, 'more character')}")
-    return Markup(markup)
-
-
-def _named(character):
-    """Return the markup in place of a character that cannot be seen."""
-    name = unicodedata.name(character, "control character")
-    return f'<span class="control" title="{name}">U+{ord(character):04X}</span>'
-
-
-def _control(words):
-    return f' <span class="control">{words}</span>'
-
-
-FILTERS = (ago, counted, date_and_time, fold, number, span, time_of_day, unbroken, visible)
+FILTERS = (ago, counted, date_and_time, number, span, time_of_day, unbroken)
 """The filters of the templates."""

@@ -328,17 +328,6 @@ def country_name(country: str) -> str:
     return "World" if country == NO_COUNTRY else _english().territories[country]
 
 
-@lru_cache(maxsize=256)
-def counts_24_hours(language: str) -> bool:
-    """Return whether times of day in a language, such as en-GB, are 19:00; 7:00 PM if unknown."""
-    from babel import Locale, UnknownLocaleError
-
-    try:
-        return "H" in Locale.parse(language, sep="-").time_formats["short"].pattern
-    except (ValueError, UnknownLocaleError):
-        return False
-
-
 def _place(recipient):
     """Return libphonenumber's name of the number's place, or "" if it knows only the country."""
     if not recipient.has_area:

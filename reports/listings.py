@@ -1,9 +1,9 @@
 """Listings of messages, for the commands and the desk."""
 
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from peewee import SQL, Select, Tuple, Value, fn
 
@@ -139,24 +139,9 @@ def _awaiting(person):
     return [(Message.key == key) & models.AWAITS_GROUP for key in ApiKey.in_group(person.group)]
 
 
-def by_time(cursor: Cursor) -> tuple:
-    """Order messages by the time at which they are sent."""
-    return cursor.at, cursor.id
-
-
-def newest_first(cursor: Cursor) -> int:
-    """Order messages by when they were created, the latest first."""
-    return -cursor.id.int
-
-
-def order(only: Filter) -> Callable[[Cursor], Any]:
-    """Return the order of `page`: the next to be sent first if all wait, or the newest first."""
-    return by_time if only.to is None and only.status in UNFINISHED else newest_first
-
-
 def page(only: Filter, after: Cursor | None, limit: int) -> list[Message]:
-    """Return a page of messages in the order for them."""
-    if order(only) is newest_first:
+    """Return a page of messages: the next to be sent first if all wait, or the newest first."""
+    if only.to or only.status not in UNFINISHED:
         return list(listing(only, limit, after=after))
     conditions = UNFINISHED[only.status]
     if only.status == Status.QUEUED:  # its index begins with the key

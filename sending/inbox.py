@@ -11,7 +11,7 @@ from typing import NamedTuple
 from peewee import SQL, Case, Expression, Tuple, Value, fn
 
 from access.keys import ApiKey, Role
-from database import EPOCH, PAGE, in_pages
+from database import PAGE, in_pages
 from reports.listings import Cursor
 from reports.matching import look_through, matches
 from sending.replies import MAY_BE_NO, WAITS, Reply
@@ -20,11 +20,6 @@ RANKS = (WAITS & MAY_BE_NO, WAITS & SQL("NOT may_be_no"), SQL("(read_at IS NOT N
 """The conditions of the ranks in which the desk lists replies, the first rank first."""
 
 OF_A_NUMBER = 5  # replies that are shown together
-
-
-def order(cursor: Cursor) -> tuple:
-    """Return the sort key of a reply's cursor, in the order of `page`."""
-    return cursor.rank, EPOCH - cursor.at, -cursor.id.int
 
 
 class Waiting(NamedTuple):

@@ -24,7 +24,7 @@ import recipients
 from access.audit import Action, Audit
 from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply, OptedOut
 from database import PAGE, CarrierTextField, InstantField, Table, db, isoformat
-from database.clock import is_ahead, is_within
+from database.clock import is_ahead
 from events.outbox import Event
 from models import Message
 from reports.listings import Cursor
@@ -90,17 +90,15 @@ class Reply(Table):
         return cls._note_read(unread, by, now) if ids else set()
 
     @classmethod
-    def mark_unread(
-        cls, ids: Collection[uuid.UUID], by: str, within: timedelta, now: datetime
-    ) -> set[uuid.UUID]:
-        """Undo a recent `mark_read` by the same person; return the ids of the replies."""
-        theirs = cls.id.in_([*ids]) & (cls.read_by == by) & is_within(cls.read_at, within, now)
-        found = cls.select(cls.id, cls.number, cls.text).where(theirs)
+    def mark_unread(cls, ids: Collection[uuid.UUID]) -> set[uuid.UUID]:
+        """Mark replies that somebody has read as unread; return the ids of these."""
+        was_read = cls.id.in_([*ids]) & cls.read_by.is_null(False)
+        found = cls.select(cls.id, cls.text).where(was_read)
         read = {each.id: meaning.read_part(each.text) for each in found}
         maybe = [id for id, means in read.items() if means is Meaning.MAYBE_NO]
-        undecided = cls.id.in_(maybe) & cls.number.not_in(DoNotCall.select(DoNotCall.number))
+        undecided = cls.id.in_(maybe) & cls.number.not_in(OptedOut.select(OptedOut.number))
         changes = {"read_at": None, "read_by": None, "may_be_no": undecided}
-        done = cls.update(changes).where(theirs, cls.id.in_([*read]))
+        done = cls.update(changes).where(was_read, cls.id.in_([*read]))
         return {each.id for each in done.returning(cls.id).execute()}
 
     @classmethod

@@ -17,7 +17,6 @@ from app import create_app
 from carriers import Receipt
 from carriers.ways import Way
 from databases import POSTGRES, SQLITE, on_both
-from desk import lists
 from desk_visitor import Visitor
 from events.delivery import Deliveries
 from events.outbox import Event, EventAddress
@@ -217,39 +216,6 @@ def undo(button):
     return can_be_undone
 
 
-def read_reply(service):
-    service.hear("Who is there?")
-    service.sign_in()
-    service.person.open("/desk/replies")
-    service.person.press("Mark as read")
-
-
-def undo_of_reading_is_obeyed(service):
-    service.person.open("/desk/replies")
-    service.person.send("/desk/replies", **{"undo-read": lists.write(Reply.get().cursor)})
-    return Reply.get().read_at is None
-
-
-def list_number(service):
-    service.sign_in()
-    service.person.open("/desk/do-not-call")
-    service.person.press("Add", number=NEW_YORK)
-    service.button = service.person.page.buttons("Undo")[0][1]
-
-
-def listing_can_be_undone(service):
-    service.person.open("/desk/do-not-call")
-    return bool(service.person.page.buttons("Undo"))
-
-
-def undo_of_listing_is_obeyed(service):
-    button = service.button
-    service.person.open("/desk/do-not-call")
-    fields = [("csrf_token", service.person.token), (button["name"], button["value"])]
-    service.person.post("/desk/do-not-call", fields)
-    return not DoNotCall.lists(NEW_YORK)
-
-
 # Notices and problems
 
 
@@ -411,7 +377,7 @@ def reply_is_kept(service):
 
 NOTHING = 0 * SECOND
 UNCHANGED_BY_A_LOOK = {
-    *("a part of a reply", "a sign-in", "a number that was listed", "a notice of approvals"),
+    *("a part of a reply", "a sign-in", "a notice of approvals"),
     *("a pause", "a refused account", "a used-up rate", "a claim", "a retry", "the last pass"),
     *("RECIPIENT_LIMIT", "an event in hand"),
     *("an event that is tried again", "a part that is told of", "an answer to HELP"),
@@ -430,9 +396,6 @@ KINDS = {
     "an approval": Kind(decide("Approve"), undo("Approve"), MINUTE),
     "a refusal": Kind(decide("Refuse"), undo("Refuse"), MINUTE),
     "a cancellation": Kind(decide("Cancel"), undo("Cancel"), MINUTE),
-    "a reply that was read": Kind(read_reply, undo_of_reading_is_obeyed, MINUTE),
-    "a number that was listed": Kind(list_number, listing_can_be_undone, MINUTE),
-    "an Undo on an old page": Kind(list_number, undo_of_listing_is_obeyed, MINUTE),
     "a notice of approvals": Kind(notice, nothing_new_is_told, 15 * MINUTE),
     "a notice of a limit": Kind(notice_of_limit, limit_is_not_told, 7 * HOUR - EARLY, DAY),
     "an event that is new": Kind(event, event_waits, NOTHING, LEASE),

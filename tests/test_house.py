@@ -46,7 +46,7 @@ OWNERS = {  # of packages
     "phonenumbers": {"recipients", "carriers"},
     "babel": {"recipients"},
     "holidays": {"recipients"},
-    "regex": {"carriers", "desk", "sending"},
+    "regex": {"carriers", "sending"},
     "apprise": {"carriers", "monitoring"},
     "urllib3": {"carriers"},
 }

@@ -50,14 +50,6 @@ for (const each of document.querySelectorAll("[data-hour]")) {
   each.textContent = time(new Date(each.dataset.hour)) + yours;
 }
 
-// A text that is shorter than it was estimated needs no folding
-for (const text of document.querySelectorAll(".text.long")) {
-  const { scrollHeight, clientHeight } = text.firstElementChild;
-  if (scrollHeight > clientHeight) continue;
-  text.classList.remove("long");
-  text.nextElementSibling.hidden = true;
-}
-
 // "Undo" counts down, and goes when it would be too late
 const seconds = (count) => `for ${count} second${count === 1 ? "" : "s"}`;
 for (const each of document.querySelectorAll("[data-left]")) {
@@ -98,17 +90,24 @@ ask?.firstElementChild.addEventListener("click", ({ currentTarget }) => {
   if (ticked.length) currentTarget.search = new URLSearchParams({ select: ticked.join(".") });
 });
 
-// After a decision the page stays where it was: the result stands where the card stood
+// After a button the page goes on where it was: the result stands where the card stood
 document.addEventListener("submit", ({ submitter }) => {
-  const top = submitter?.closest(".card, .result")?.getBoundingClientRect().top;
-  if (top >= 0) sessionStorage.setItem("top", top);
+  const card = submitter?.closest(".card, .result");
+  if (!card) return;
+  sessionStorage.setItem("top", card.getBoundingClientRect().top);
+  sessionStorage.setItem("next", card.nextElementSibling?.getAttribute("aria-labelledby"));
 });
 addEventListener("load", () => {
-  const top = sessionStorage.getItem("top");
-  const result = document.querySelector("#result")?.parentElement;
-  sessionStorage.removeItem("top");
+  const [top, id] = ["top", "next"].map((name) => sessionStorage.getItem(name));
+  const list = document.querySelector(".cards");
+  const result = list?.querySelector(".result");
+  sessionStorage.clear();
   if (top === null || !result) return;
-  document.querySelector("#next")?.focus({ preventScroll: true });
+  const next = list.querySelector(`:scope > [aria-labelledby="${id}"]`);
+  list.insertBefore(result, next);
+  next?.setAttribute("tabindex", -1);
+  next?.setAttribute("aria-describedby", "result");
+  (next ?? result.querySelector("#result")).focus({ preventScroll: true });
   scrollBy(0, result.getBoundingClientRect().top - top);
 });
 

@@ -142,12 +142,6 @@ def rows(visitor):
     return rows
 
 
-def following(visitor):
-    """The id of the message or reply whose card has the focus; "result" where that has it."""
-    (attrs,) = (attrs for _, attrs in visitor.page.elements if attrs.get("id") == "next")
-    return attrs.get("aria-labelledby", "result").removeprefix("to-").removeprefix("from-")
-
-
 def is_out(visitor):
     visitor.open("/desk/")
     return bool(visitor.page.buttons("Sign in"))

@@ -1,6 +1,4 @@
-"""The page Keys: what each key sent lately, and Pause, Resume and Undo."""
-
-from datetime import timedelta
+"""The page Keys: what each key sent lately, and Pause and Resume."""
 
 import pytest
 
@@ -9,7 +7,7 @@ from access.keys import ApiKey, Role
 from access.limits import parse
 from database import clock
 from desk_visitor import issue
-from samples import HOUR, MINUTE, SECOND, TUESDAY_NOON
+from samples import HOUR, MINUTE, TUESDAY_NOON
 from stored_messages import key_named, store
 
 PAGE = "/desk/keys"
@@ -38,32 +36,17 @@ def test_each_key_is_shown_with_limits_and_what_it_sent_lately(operator, shop, a
     assert "Limits: 0 of 5/s, 3 of 2000p/d" in text
 
 
-def test_a_key_is_paused_and_resumed_and_both_can_be_undone(operator, shop, at):
+def test_a_key_is_paused_and_resumed(operator, shop):
     operator.press("Pause", on=PAGE)
     assert "shop is paused." in operator.page.text
     assert paused(shop)
     assert "paused since 5:00 PM, Tuesday, Mar 3 UTC" in operator.page.text
-    operator.press("Undo")
+    assert not operator.page.buttons("Pause")
+    operator.press("Resume")
     assert "shop is resumed." in operator.page.text
     assert not paused(shop)
-    operator.press("Pause")
-    operator.press("Resume")
-    assert not paused(shop)
-    operator.press("Undo")
-    assert paused(shop)
     whats = [row.what for row in Audit.select().where(Audit.key == shop.id).order_by(Audit.id)]
-    assert whats[1:] == ["key paused", "key resumed"] * 2 + ["key paused"]
-
-
-def test_undo_is_offered_for_a_minute(operator, shop, at):
-    operator.press("Pause", on=PAGE)
-    at(TUESDAY_NOON + timedelta(seconds=59))
-    operator.open(PAGE)
-    assert "for 1 second" in operator.page.text
-    at(TUESDAY_NOON + MINUTE)
-    operator.press("Undo")
-    assert "Undo works for one minute" in operator.page.text
-    assert paused(shop)
+    assert whats[1:] == ["key paused", "key resumed"]
 
 
 def test_what_somebody_else_has_done_meanwhile_is_said(operator, shop):
@@ -71,28 +54,6 @@ def test_what_somebody_else_has_done_meanwhile_is_said(operator, shop):
     shop.pause(TUESDAY_NOON)
     operator.press("Pause")
     assert "shop was already paused." in operator.page.text
-
-
-def test_what_somebody_else_has_done_since_is_not_undone(operator, shop, at):
-    operator.open(PAGE)
-    operator.press("Pause")
-    for seconds, change in ((1, shop.resume), (2, shop.pause)):
-        at(TUESDAY_NOON + seconds * SECOND)
-        assert change(clock.now())
-        assert "shop is paused." not in operator.read(PAGE)
-        assert not operator.page.buttons("Undo")
-    operator.send(PAGE, undo=shop.id)
-    assert "Undo works for one minute, and only until something else happens." in operator.page.text
-    assert paused(shop)
-
-
-def test_the_undo_of_an_older_page_is_of_its_own_key_alone(operator, shop):
-    other = key_named("other")
-    for fields in ({"pause": shop.id}, {"pause": other.id}, {"undo": shop.id}):
-        operator.send(PAGE, **fields)
-    assert "Undo works for one minute" in operator.page.text
-    assert paused(shop)
-    assert paused(other)
 
 
 @pytest.mark.parametrize(

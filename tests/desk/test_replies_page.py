@@ -2,13 +2,12 @@
 
 import pytest
 
-from access.do_not_call import DoNotCall, LastReply
+from access.do_not_call import DoNotCall, OptedOut, is_listed
 from access.keys import ApiKey, Role
 from carriers import Reply as Said
 from carriers.ways import Way
 from databases import on_both
-from desk import lists
-from desk_visitor import following, next_page, reply, rows
+from desk_visitor import next_page, reply, rows
 from models import Message, Status
 from samples import HOUR, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import inbound, inbox
@@ -60,7 +59,7 @@ def test_a_reply_is_shown_with_the_text_that_it_answers(operator):
     hear("reply <b>one</b> \u202e evil \u200b")
     operator.open(PAGE)
     for words in (
-        *("Replies 1 unread", "+1 212-555-0123", "reply <b>one</b> U+202E evil U+200B"),
+        *("Replies 1 unread", "+1 212-555-0123", "reply <b>one</b> \u202e evil"),
         *("To this text , delivered 1 minute ago: Your appointment is on Friday.", "1 hour ago"),
     ):
         assert words in operator.page.text
@@ -111,7 +110,7 @@ def test_pages_follow_one_another_each_number_on_one_alone(operator, approver, e
             reply(n, at=at, may_be_no=n % 3 == 0 and not k, read_at=read_at)
     person = ApiKey(id=1, name="Olga", role=Role.OPERATOR)
     cursors = [each.cursor for each in inbox.page(person, None, 400, TUESDAY_NOON)]
-    assert cursors == sorted(cursors, key=inbox.order)
+    assert cursors == sorted(cursors, key=lambda each: (each.rank, -each.at.timestamp()))
     for visitor in (operator, approver):
         seen, path = [], PAGE
         while path:
@@ -140,47 +139,43 @@ def test_only_some_of_what_a_number_wrote_is_shown_what_waits_before_the_rest(op
 
 
 @on_both
-def test_mark_as_read_is_for_all_that_was_shown_of_a_number_and_can_be_undone(approver):
+def test_mark_as_read_is_for_all_that_was_shown_of_a_number_and_so_is_its_opposite(
+    approver, operator
+):
     sent()
     first, second = hear("reply a"), hear("reply b: stpo", at=TUESDAY_NOON - MINUTE)
+    old = hear("reply of long ago", at=TUESDAY_NOON - 2 * HOUR)
+    Reply.mark_read([old.id], "Bob", TUESDAY_NOON - HOUR)
     sent(to=LONDON)
     another = hear("reply of another", LONDON)
     shown(approver)
     late = hear("reply c", at=TUESDAY_NOON)
-    read = lists.write(second.cursor)
     approver.press("Mark as read", second)
-    assert "+1 212-555-0123 was marked as read. Undo for 60 seconds" in approver.page.text
-    for each, by in ((first, "Ann"), (second, "Ann"), (another, None), (late, None)):
+    assert rows(approver)[0] == "+1 212-555-0123 was marked as read."
+    for each, by in ((first, "Ann"), (second, "Ann"), (old, "Bob"), (another, None), (late, None)):
         kept = Reply.get_by_id(each.id)
-        assert (kept.read_by, kept.read_at) == (by, by and TUESDAY_NOON)
+        assert kept.read_by == by
         assert not kept.may_be_no
-    approver.send(PAGE, read=read)
-    assert "+1 212-555-0123 was already read." in rows(approver)[0]
-    approver.send(PAGE, **{"undo-read": f"{read}.{lists.write(first.cursor)}"})
-    assert rows(approver)[0] == "+1 212-555-0123 is unread again."
+    approver.send(PAGE, read=second.id)
+    assert rows(approver)[0] == "+1 212-555-0123 was already read."
+    late.delete_instance()
+    operator.press("Mark as unread", second, on=PAGE)
+    assert rows(operator)[0] == "+1 212-555-0123 is unread again."
     for each in (first, second):
-        undone = Reply.get_by_id(each.id)
-        assert (undone.read_at, undone.read_by, undone.may_be_no) == (None, None, each == second)
-    assert inbox.count_waiting(ApiKey(role=Role.OPERATOR), 9, TUESDAY_NOON) == 4
+        unread = Reply.get_by_id(each.id)
+        assert (unread.read_at, unread.read_by, unread.may_be_no) == (None, None, each == second)
+    assert Reply.get_by_id(old.id).read_by == "Bob"
+    operator.send(PAGE, unread=second.id)
+    assert rows(operator)[0] == "+1 212-555-0123 was already unread."
 
 
 @on_both
-@pytest.mark.parametrize("why", ["too late", "of another", "never", "listed since"])
-def test_what_a_person_has_not_just_read_is_not_undone(operator, heard, at, why):
-    first, other = heard[1], heard[4]
-    operator.press("Mark as read", first, on=PAGE)
-    if why == "too late":
-        at(TUESDAY_NOON + MINUTE)
-    if why == "listed since":
-        DoNotCall.add([first.number], TUESDAY_NOON, "operator", "Bob")
-    about = {"of another": other, "never": heard[3]}.get(why, first)
-    operator.send(PAGE, **{"undo-read": lists.write(about.cursor)})
-    after = Reply.get_by_id(about.id)
-    if why == "listed since":
-        assert (after.read_by, after.may_be_no) == (None, False)
-    else:
-        assert after.read_by == {"too late": "Olga", "of another": "Bob"}.get(why)
-        assert "was not changed. Undo works for one minute" in operator.page.text
+def test_what_is_unread_again_is_no_possible_opt_out_of_who_has_opted_out(operator, heard):
+    operator.press("Mark as read", heard[1], on=PAGE)
+    OptedOut.add([heard[1].number], TUESDAY_NOON, "operator", "Bob")
+    operator.press("Mark as unread", heard[1], on=PAGE)
+    unread = Reply.get_by_id(heard[1].id)
+    assert (unread.read_by, unread.may_be_no) == (None, False)
 
 
 @on_both
@@ -299,7 +294,7 @@ def test_an_approver_sees_the_replies_to_texts_of_the_group(approver, operator, 
         assert shown(approver) == (["reply one"] if visible else [])
         Message.delete().execute()
     assert ("Nobody has replied yet." in approver.page.text) is not visible
-    approver.send(PAGE, read=lists.write(one.cursor))
+    approver.send(PAGE, read=one.id)
     assert Reply.get().read_by == ("Ann" if visible else None)
 
 
@@ -313,76 +308,48 @@ def test_what_waits_for_its_other_parts_is_not_shown_yet(operator):
 # Buttons
 
 
-@pytest.mark.parametrize("n", [0, 3])
-@pytest.mark.parametrize(
-    ("button", "words"),
-    [
-        ("Mark as read", "{} was marked as read. Undo for 60 seconds"),
-        ("Add to Do Not Call", "{} is on the Do Not Call list now. Undo for 60 seconds"),
-    ],
-)
-def test_the_result_stands_where_the_reply_was(operator, heard, button, words, n):
-    before = shown(operator)
-    operator.press(button, heard[n])
-    there = rows(operator)
-    assert there[n] == words.format(f"+1 212-555-000{5 - n}")
-    left = [each for each in before if each != before[n]]
-    left.insert(3, before[n])  # on top of those that were read
-    assert there[:n] + there[n + 1 :] == left
-    assert following(operator) == str(heard[n + 1 if n < 3 else n].id)
-
-
 def test_add_to_do_not_call_reads_it_and_all_else_that_was_to_be_decided(operator):
     first, second = hear("reply one: stpo"), hear("reply two")
     third = hear("reply three: quitt")
     operator.open(PAGE)
     unseen = hear("reply four")
     operator.press("Add to Do Not Call", first)
-    assert DoNotCall.entry(NEW_YORK).source == "operator"
+    assert OptedOut.entry(NEW_YORK).source == "operator"
     read = [Reply.get_by_id(each.id).read_by for each in (first, second, third, unseen)]
     assert read == ["Olga", "Olga", "Olga", None]
     assert operator.page.buttons("Add to Do Not Call") == []
-    assert "on the Do Not Call list" in operator.page.text
+    assert "opted out" in operator.page.text
+
+
+LISTED = "is on the Do Not Call list now, as an opt-out, and gets no texts."
+
+
+def test_who_has_but_an_entry_can_still_opt_out(operator):
+    reply = hear("no more of this")
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "import")
+    operator.press("Add to Do Not Call", reply, on=PAGE)
+    assert rows(operator)[0] == f"+1 212-555-0123 {LISTED}"
+    operator.press("Remove from Do Not Call", reply)
+    assert not is_listed(NEW_YORK)
 
 
 def test_an_operator_alone_lists_a_number_and_takes_it_off_again(operator, approver, heard):
-    place = lists.write(heard[1].cursor)
     shown(approver)
     assert approver.page.buttons("Add to Do Not Call") == []
-    assert approver.send(PAGE, list=place).status_code == 403
-    assert not DoNotCall.select().exists()
+    assert approver.send(PAGE, list=heard[1].id).status_code == 403
+    assert not OptedOut.select().exists()
     operator.press("Add to Do Not Call", heard[1], on=PAGE)
+    assert rows(operator)[0] == f"+1 212-555-0004 {LISTED}"
+    assert OptedOut.lists(heard[1].number)
     shown(approver)
-    assert approver.send(PAGE, **{"undo-list": place}).status_code == 403
-    assert DoNotCall.lists(heard[1].number)
-    operator.press("Undo")
-    assert not DoNotCall.lists(heard[1].number)
-    words = "+1 212-555-0004 is no longer on the Do Not Call list. Its replies stay read."
-    assert rows(operator)[1] == words
+    assert approver.page.buttons("Remove from Do Not Call") == []
+    assert approver.send(PAGE, unlist=heard[1].id).status_code == 403
+    assert OptedOut.lists(heard[1].number)
+    for words in ("is no longer on", "was not on"):
+        operator.send(PAGE, unlist=heard[1].id)
+        assert rows(operator)[0] == f"+1 212-555-0004 {words} the Do Not Call list."
+    assert not OptedOut.select().exists()
     assert Reply.get_by_id(heard[1].id).read_by == "Olga"
-    assert following(operator) == str(heard[2].id)
-    operator.press("Add to Do Not Call", heard[1])
-    assert DoNotCall.lists(heard[1].number)
-
-
-def stop(number):
-    LastReply.note(number, TUESDAY_NOON, TUESDAY_NOON)
-
-
-def remove(number):
-    DoNotCall.remove([number], TUESDAY_NOON, "operator", "Olga")
-
-
-@pytest.mark.parametrize("meanwhile", [stop, remove, None])
-def test_what_happened_meanwhile_is_not_undone(operator, heard, at, meanwhile):
-    operator.press("Add to Do Not Call", heard[1], on=PAGE)
-    meanwhile(heard[1].number) if meanwhile else at(TUESDAY_NOON + MINUTE)
-    operator.open(PAGE)
-    assert bool(operator.page.buttons("Undo")) is (meanwhile is stop)
-    operator.send(PAGE, **{"undo-list": lists.write(heard[1].cursor)})
-    assert DoNotCall.lists(heard[1].number) is (meanwhile is not remove)
-    told = "+1 212-555-0004 was not changed. Undo works for one minute"
-    assert rows(operator)[1].startswith(told)
 
 
 @pytest.mark.parametrize(
@@ -392,10 +359,10 @@ def test_what_happened_meanwhile_is_not_undone(operator, heard, at, meanwhile):
         ({"read": "nonsense"}, 400),
         ({"read": "selected"}, 400),
         ({"read": "x-1-0"}, 400),
-        ({"read": f"0-{10**30}-{'0' * 32}"}, 400),
-        ({"read": f"0-0-{'0' * 32}"}, 200),
-        ({"list": f"0-0-{'0' * 32}"}, 200),
-        ({"undo-list": f"0-0-{'0' * 32}"}, 200),
+        ({"read": "0" * 32}, 200),
+        ({"unread": "0" * 32}, 200),
+        ({"list": "0" * 32}, 200),
+        ({"unlist": "0" * 32}, 200),
     ],
 )
 def test_what_no_button_sends_changes_nothing(operator, form, status):
@@ -417,7 +384,7 @@ def test_a_texts_own_page_has_its_replies_and_stays_after_a_button(approver, hea
     assert f"{PAGE}#to-{heard[0].message_id}" in approver.page.links
     assert "+1 212-555-0005 was marked as read." in approver.page.text
     assert Reply.get_by_id(heard[0].id).read_by == "Ann"
-    approver.press("Undo", on=PAGE)
+    approver.press("Mark as unread", heard[0])
     assert Reply.get_by_id(heard[0].id).read_by is None
 
 
