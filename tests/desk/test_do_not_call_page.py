@@ -21,7 +21,7 @@ OPT_OUT = "as an opt-out, and gets no texts."
 
 
 def test_an_operator_keeps_the_list(page):
-    wants_none = {"opted_out": "on"}
+    wants_none = {"opted_out": "yes"}
     for button, given, words, listed in (
         ("Check", {}, "is not on the Do Not Call list.", None),
         ("Add", {}, f"is on the Do Not Call list now, {ENTRY}", False),
