@@ -121,7 +121,7 @@ def decide(
         return Status.QUEUED, now
     try:
         return Status.SCHEDULED, hours.next_opening(order["to"].clocks, now)
-    except NeverOpens:  # settings were changed after the rules of the key
+    except NeverOpens:
         abort(403, "This key's hours never open in the recipient's country.")
 
 

@@ -179,7 +179,7 @@ def _quiet_problems(recipient, send_date, hours):
     """Yield the problem of a send_date in the recipient's quiet hours."""
     if not hours.quiet:
         return
-    after = "they never end"  # settings were changed after the rules of the key
+    after = "they never end"
     try:
         silence = hours.silence(recipient.clocks, send_date)
         local_time = recipients.local_time(recipient, send_date)

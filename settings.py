@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, NamedTuple, NoReturn, get_type_hints
@@ -123,16 +123,9 @@ def load() -> Settings:
 
 def _conflicts(settings):
     """Return what is wrong with settings together, by name; those wrong by themselves are None."""
-    problems, hours, quiet = {}, settings.business_hours, settings.quiet_hours
-    if isinstance(hours, dict) and "BUSINESS_DAYS" in os.environ:
+    problems = {}
+    if isinstance(settings.business_hours, dict) and "BUSINESS_DAYS" in os.environ:
         problems["business_days"] = "must not be set, because BUSINESS_HOURS names the days"
-    if quiet and not isinstance(quiet, dict):
-        begins, ends = quiet
-        length = (ends - begins) % 1440 or 1440
-        windows = hours.values() if isinstance(hours, dict) else [hours or (0, 1440)]
-        minutes = {minute for window in windows for minute in range(*window)}
-        if all((minute - begins) % 1440 < length for minute in minutes):
-            problems["quiet_hours"] = "must not cover all of BUSINESS_HOURS"
     for name in ("keep_texts", "keep_messages"):  # a message counts for its recipient meanwhile
         kept, limit = getattr(settings, name), settings.recipient_limit
         if kept and limit and kept < limit.window:
@@ -168,23 +161,6 @@ def exit_if_invalid(name: str) -> Iterator[None]:
         yield
     except ValueError as problems:
         exit_with("\n".join(f"{name}: {problem}" for problem in str(problems).splitlines()))
-
-
-def check_quiet_hours(settings: Settings, now: datetime) -> None:
-    """End the process if quiet hours leave no minute open in all zones of a place's numbers."""
-    if not settings.quiet_hours and not settings.quiet_hours_file:
-        return
-    default = rules.Rules.from_settings(settings)
-    closed, places = default.never_open(now, settings.allowed_countries), default.quiet
-    of_file = [place for place in closed if place in places.lines or places.states(place)]
-    words = "no minute of BUSINESS_HOURS open"
-    problems = [f"QUIET_HOURS_FILE: {place}: leaves {words}" for place in of_file]
-    if names := sorted(recipients.country_name(place) for place in {*closed} - {*of_file}):
-        problems.append(
-            f"QUIET_HOURS: leave {words} on all clocks of numbers in {', '.join(names)}"
-        )
-    if problems:
-        exit_with("\n".join(problems))
 
 
 def warn_of_misspelt() -> None:

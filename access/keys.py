@@ -2,7 +2,7 @@
 
 import hashlib
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -197,24 +197,11 @@ class ApiKey(Table):
         keys = cls.alias("api_key")
         return keys.select(keys.id).where(fn.COALESCE(keys.check_dnc, setting) == how)
 
-    def rule(self, changes: dict, now: datetime, check: Callable[[KeyRules], None]) -> None:
-        """Set some rules of this key; raise Refused if it is revoked.
-
-        `check` gets all rules that result, and may raise Refused. Two calls at once, for different
-        rules, both take effect. The check takes a second, in which creates would wait for a
-        transaction.
-        """
-        this = ApiKey.select().where(ApiKey.id == self.id)
-        before, checked = this.get().rules, None
-        while before != checked:
-            after, checked = before._replace(**changes), before
-            check(after)
-            with db.transaction():
-                before = db.lock_rows(this).get().rules
-                if before == checked and not self._change(
-                    Action.RULED_KEY, now, after.differences(before), **changes
-                ):
-                    raise Refused(f"the key {self.name!r} is revoked")
+    def rule(self, changes: dict, now: datetime) -> None:
+        """Set some rules of this key; raise Refused if it is revoked."""
+        details = self.rules._replace(**changes).differences(self.rules)
+        if not self._change(Action.RULED_KEY, now, details, **changes):
+            raise Refused(f"the key {self.name!r} is revoked")
 
     def _change(self, action, now, details, *conditions, **changes):
         """Change this key; return False if it is revoked, or does not meet the conditions.
@@ -266,12 +253,6 @@ def names_of(ids: Collection[int]) -> dict[int, str]:
 def ids_of(names: Collection[str]) -> dict[int, str]:
     """Return the ids of all keys with one of these names, revoked ones too, each with its name."""
     return dict(ApiKey.select(ApiKey.id, ApiKey.name).where(ApiKey.name.in_([*names])).tuples())
-
-
-def names_used_again() -> set[str]:
-    """Return the names that more than one key has had."""
-    again = ApiKey.select(ApiKey.name).group_by(ApiKey.name).having(fn.COUNT(ApiKey.id) > 1)
-    return {name for (name,) in again.tuples()}
 
 
 @lru_cache(1000)

@@ -1,11 +1,9 @@
 """The rules that hold for messages: those of their key, or else the settings."""
 
 import re
-from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Self
 
-import recipients
 from recipients import Recipient, weeks
 from recipients.hours import BusinessHours
 from recipients.quiet import KEY, QuietHours, QuietPlaces
@@ -128,7 +126,3 @@ class Rules(NamedTuple):
         """Return the business hours of a recipient, with the quiet hours that hold for it."""
         silent = self.quiet.of(recipient.country, recipient.states)
         return self.opening._replace(quiet=silent)
-
-    def never_open(self, now: datetime, countries: Collection[str] | None) -> list[str]:
-        """Return the places, of these countries or of all, with no minute open by these rules."""
-        return recipients.never_open(self.opening, self.quiet, now, countries)

@@ -1,6 +1,5 @@
 """Vonage's SMS API."""
 
-import hashlib
 import hmac
 import json
 import re
@@ -60,17 +59,15 @@ SHORTEST_TTL, LONGEST_TTL = 20_000, 604_800_000  # milliseconds
 LONGEST_CLIENT_REFERENCE = 40  # characters
 # Vonage repeats an unanswered callback for 24 hours, and does not document that it signs it again.
 OLDEST, SKEW = 24 * 3600, 300  # seconds
-HMACS = ("md5", "sha1", "sha256", "sha512")
-METHODS = ("md5hash", *HMACS)
+METHODS = ("sha1", "sha256", "sha512")  # of an HMAC
 
 
 class Vonage(HttpCarrier):
     """Send through `vonage://KEY:SECRET@FROM`, each part percent-encoded or not.
 
     FROM is a number, with or without its plus sign, or a name. The options are `base_url`, for a
-    test server, `signature_secret`, with which Vonage signs callbacks, and `signature_method`:
-    `md5hash`, `md5`, `sha1`, `sha256` or `sha512`. Without a method each is accepted but `md5hash`,
-    which is no HMAC.
+    test server, `signature_secret`, with which Vonage signs callbacks, and `signature_method`, an
+    HMAC: `sha1`, `sha256` or `sha512`. Without a method each of them is accepted.
 
     Vonage counts a long text as several. Its reference and its receipt are those of the last part;
     the receipts of the others name the message by its `client-ref`.
@@ -91,14 +88,14 @@ class Vonage(HttpCarrier):
         method = options["signature_method"]
         if method and method not in METHODS:
             raise ValueError(f"signature_method in vonage://… must be one of {', '.join(METHODS)}")
-        self._methods = (method,) if method else HMACS
+        self._methods = (method,) if method else METHODS
         self._signature_secret = signing = options["signature_secret"]
         self._login = basic(key, secret)
         self._fields = {"api_key": key, "api_secret": secret, "from": sender.removeprefix("+")}
         if callbacks and signing and not method:
             self.warn(
                 "vonage://… has no ?signature_method=: name the one of the account, best sha256; "
-                "callbacks signed by its old default, md5hash, are refused"
+                "callbacks signed by MD5, the default of accounts, are refused"
             )
         self._fields |= self._receipts("callback", callbacks, signing, "signature_secret", sender)
         super().__init__(urls.base(options["base_url"]), {}, concurrency, timeout)
@@ -192,8 +189,6 @@ class Vonage(HttpCarrier):
     def _signature(self, method, signed):
         # JSON can hold a lone surrogate, which has no bytes; Vonage never signs one.
         secret, signed = self._signature_secret.encode(), signed.encode(errors="replace")
-        if method == "md5hash":
-            return hashlib.md5(signed + secret).hexdigest().encode()
         return hmac.new(secret, signed, method).hexdigest().encode()
 
 

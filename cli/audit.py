@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from access.audit import Actor, Audit
-from access.keys import names_used_again
 from cli import base
 
 HEADER = ("at", "who", "what", "about", "details")
@@ -33,9 +32,7 @@ def audit(limit: int | None, as_json: bool, **chosen: Any) -> None:
     """
     most = base.newest(limit, as_json)
     found = islice(Audit.listing(**chosen), most)
-    again = names_used_again()
-    rows = (row(each, again) for each in found)
-    base.print_list(as_json, map(as_object, found), HEADER, rows, "Nothing", most)
+    base.print_list(as_json, map(as_object, found), HEADER, map(row, found), "Nothing", most)
 
 
 def as_object(done: Audit) -> dict:
@@ -52,15 +49,15 @@ def as_object(done: Audit) -> dict:
     }
 
 
-def row(done: Audit, again: set[str]) -> tuple[Any, ...]:
-    """Return a row for people; names in `again` were those of several keys."""
-    who = key(done.who, done.who_key, again) if done.who_key else f"{done.who} (shell)"
+def row(done: Audit) -> tuple[Any, ...]:
+    """Return a row for people."""
+    who = key(done.who, done.who_key) if done.who_key else f"{done.who} (shell)"
     about = [done.message_id, done.number, done.count]
-    about.append(done.key_name and key(done.key_name, done.key, again))
+    about.append(done.key_name and key(done.key_name, done.key))
     told = " ".join(str(each) for each in about if each is not None)
     return done.at, who, done.what, told or None, done.details or None
 
 
-def key(name: str, id: int, again: set[str]) -> str:
-    """Return a key's name, with its id if another key has had that name."""
-    return f"{name} (key {id})" if name in again else name
+def key(name: str, id: int) -> str:
+    """Return a key's name with its id, since the name of a revoked key can be used again."""
+    return f"{name} (key {id})"

@@ -1,15 +1,11 @@
 """What the commands share: one-line errors, argument types, tables and confirmation."""
 
-import itertools
 import json
-import math
 import re
-import shutil
-import signal
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any
@@ -26,7 +22,6 @@ from database import PAGE, Refused, clock, isoformat
 from logs import printable
 from sending.replies import read_number
 
-INDENT = " " * 4  # of the lines that continue a folded one
 SHELL = "shell"  # recorded as the person who approved, cancelled, or changed the list
 
 
@@ -173,24 +168,9 @@ LIMIT = click.IntRange(0, 10**9)  # databases reject larger numbers
 Rows = Iterable[Iterable[Any]]
 
 
-def say(line: str = "", err: bool = False, folded: bool = False) -> None:
+def say(line: str = "", err: bool = False) -> None:
     """Print a line, on standard error with `err`; escape what could control the terminal."""
-    click.echo(fold(line) if folded else printable(line), err=err)
-
-
-def fold(line: str) -> str:
-    """Return a line folded to the width of the terminal, or to 80 characters in a pipe.
-
-    Nothing is cut: a longer word, such as an address, has a line of its own.
-    """
-    columns = shutil.get_terminal_size().columns
-    return textwrap.fill(
-        printable(line),
-        columns,
-        subsequent_indent=INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    click.echo(printable(line), err=err)
 
 
 def shown(value: Any) -> str:
@@ -229,13 +209,11 @@ def mask(number: str | None) -> str:
     return f"{number[:3]}{'•' * (len(number) - 5)}{number[-2:]}" if number else "-"
 
 
-def table(header: Iterable[str], rows: Rows, none: str | None = None, folded: bool = False) -> int:
+def table(header: Iterable[str], rows: Rows, none: str | None = None) -> int:
     """Print any number of rows in columns, a part at a time; return how many.
 
-    Without rows, print `none` instead of the header. With `folded`, columns for which the terminal
-    is too narrow continue on lines of their own.
+    Without rows, print `none` instead of the header.
     """
-    room = shutil.get_terminal_size().columns if folded else math.inf
     printed, widths = 0, [0 for _ in header]
     for page in chunked(chain([header], rows), PAGE):
         if none and not printed and len(page) == 1:
@@ -244,13 +222,8 @@ def table(header: Iterable[str], rows: Rows, none: str | None = None, folded: bo
         page = [[*map(shown, row)] for row in page]
         widths = [max(width, *map(len, cells)) for width, *cells in zip(widths, *page, strict=True)]
         for row in page:
-            lines = [""]
-            for cell, width in zip(row, widths, strict=True):
-                if lines[-1].strip() and len(lines[-1]) + width > room:
-                    lines.append(INDENT)
-                lines[-1] += f"{cell:{width}}  "
-            for line in lines:
-                click.echo(fold(line.rstrip()) if folded else line.rstrip())
+            cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
+            click.echo("  ".join(cells).rstrip())
         printed += len(page)
     return printed - 1
 
@@ -263,7 +236,7 @@ newest_option = click.option(
     "--limit",
     type=LIMIT,
     metavar="N",
-    help=f"Only the newest N; 0 for all. Default: all with --json, otherwise {SHOWN}.",
+    help=f"Only the newest N; 0 for all. Default: {SHOWN} in a table, otherwise all.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 list_options = options(newest_option, json_option)
@@ -312,57 +285,3 @@ def confirm(question: str, yes: bool) -> None:
 def count(number: int, noun: str = "message", plural: str | None = None) -> str:
     """Return a number with its noun: 1 message, 2 messages."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
-
-
-# Batches
-
-
-def in_batches(
-    label: str,
-    change: Callable[[Any], Any],
-    batches: Collection | None = None,
-    report: Callable[[Any, Any], Any] = lambda batch, result: None,
-) -> list:
-    """Change batch after batch, each in a transaction of its own; return the results.
-
-    Without batches, repeat the change until it returns 0. A bar on standard error shows how many
-    rows were changed, unless `report` prints a line for each on a terminal; an error that ends it
-    says so, too. Ctrl-C undoes the batch, or waits for the report if that is about to be committed.
-    """
-    length, results = None if batches is None else sum(map(len, batches)), []
-    bar = click.progressbar(
-        itertools.count() if length is None else range(length),
-        label=label,
-        show_pos=True,
-        hidden=not sys.stderr.isatty() or (length is not None and sys.stdout.isatty()),
-        file=sys.stderr,
-    )
-    try:
-        with bar:
-            for batch in itertools.repeat(()) if batches is None else batches:
-                with ExitStack() as reporting:
-                    with database.db.transaction():
-                        results.append(change(batch))
-                        reporting.enter_context(no_interrupt())
-                    bar.update(len(batch) or results[-1])
-                    report(batch, results[-1])
-                if not (batch or results[-1]):
-                    break
-    except (KeyboardInterrupt, *database.ERRORS):
-        of = "" if length is None else f" of {length}"
-        say(f"{label}: {bar.pos}{of} done before it ended", err=True)
-        raise
-    return results
-
-
-@contextmanager
-def no_interrupt() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of the block."""
-    pressed = []
-    before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if pressed:
-            raise KeyboardInterrupt

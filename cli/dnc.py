@@ -6,18 +6,18 @@ import sys
 from collections.abc import Callable
 from itertools import chain, islice
 from operator import attrgetter
-from typing import BinaryIO, TextIO
+from typing import TextIO
 
 import click
 from flask import current_app
 from peewee import chunked
 
+import recipients
 from access import do_not_call
 from access.audit import Action, Audit
 from access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
-from cli import base, number_files
-from cli.number_files import NumberFile, Unclear
-from database import BATCH, clock, make_private
+from cli import base
+from database import BATCH, Refused, clock, make_private
 from recipients import InvalidNumber
 from sending.replies import put_on_list
 
@@ -127,54 +127,46 @@ def export(file: TextIO, which: type[OptedOut] | type[DoNotCall]) -> None:
 
 
 @dnc.command("import")
-@click.argument("file", type=click.File("rb"))
+@click.argument("file", type=click.File(encoding="utf-8-sig"))
 @base.region_option
-@click.option(
-    "--column",
-    "names",
-    metavar="COLUMN",
-    multiple=True,
-    help="The column with the numbers: its name, or its position from 1. May be repeated.",
-)
 @opted_out_option("The recipients want no texts.")
 def import_numbers(
-    file: BinaryIO,
-    region: str | None,
-    names: tuple[str, ...],
-    which: type[OptedOut] | type[DoNotCall],
+    file: TextIO, region: str | None, which: type[OptedOut] | type[DoNotCall]
 ) -> None:
-    """Add the numbers in a file to the list: one number per line, or a column of a CSV.
+    """Add the numbers in a file to the list: a number per line, or the first column of a CSV.
 
     They become entries, or with --opted-out opt-outs, as with `add`.
 
-    The column is the one whose name says phone numbers, or else the only one whose cells are
-    numbers. If that is not certain, nothing is imported: choose with --column. You can run it
-    again; listed numbers stay listed. Lines without a usable number are skipped and reported with
-    the reason. If most lines are skipped, the exit status is 1.
+    The file is UTF-8. Lines that do not begin with a number are skipped, and printed with the
+    reason. You can import a file again: listed numbers stay listed.
     """
     try:
-        numbers = NumberFile(file.read())
-        columns = numbers.chosen(names) if names else [numbers.column_of_numbers()]
-    except Unclear as error:
-        raise click.ClickException(f"nothing was imported: {error}") from None
-    found, skipped = [], []
-    label = f"importing {', '.join(map(str, columns))}"
-    with click.progressbar(numbers.rows, label=label, file=sys.stderr) as bar:
-        for line_number, row in bar:
-            try:
-                found += number_files.numbers(row, columns, region)
-            except InvalidNumber as error:
-                skipped.append(f"line {line_number}: {error}")
-    now, distinct = clock.now(), [*dict.fromkeys(found)]
-
-    def put(batch):
-        return put_on_list(which, batch, now, "import", base.SHELL)
-
-    new = sum(base.in_batches("adding", put, [*chunked(distinct, BATCH)]))
+        lines = file.readlines()
+    except UnicodeDecodeError:
+        raise Refused("the file is not UTF-8, so nothing was imported") from None
+    now, seen, new, skipped = clock.now(), set(), 0, []
+    with click.progressbar(lines, label="importing", file=sys.stderr) as bar:
+        for batch in chunked(enumerate(bar, 1), BATCH):
+            numbers = set()
+            for line_number, line in batch:
+                if line.strip():
+                    try:
+                        numbers.add(first_number(line, region))
+                    except InvalidNumber as error:
+                        skipped.append(f"line {line_number}: {error}")
+            numbers -= seen
+            new += put_on_list(which, numbers, now, "import", base.SHELL)
+            seen |= numbers
     for line in skipped:
         base.say(line, err=True)
-    base.say(f"{new} added, {len(distinct) - new} already listed, {len(skipped)} skipped")
+    base.say(f"{new} added, {len(seen) - new} already listed, {len(skipped)} skipped")
     say_what_stops(which)
-    if len(skipped) > len(found):
-        hint = "is --region right?" if region else "try --region, which accepts national numbers"
-        raise click.ClickException(f"most lines were skipped: {hint}")
+
+
+def first_number(line: str, region: str | None) -> str:
+    """Return the number in the first column of a line, in E.164; raise InvalidNumber if none."""
+    try:
+        first = next(csv.reader([line]))[0]
+    except csv.Error:
+        raise InvalidNumber("is too long") from None
+    return recipients.national(first, region)

@@ -8,20 +8,17 @@ from typing import Any
 import click
 from flask import current_app
 
-import recipients
 from access import rules
 from access.audit import Action, Audit
 from access.keys import ApiKey, Role, all_keys
 from access.limits import Limit, parse
-from access.rules import NO_RULES, KeyRules, Rules
+from access.rules import NO_RULES, KeyRules
 from access.sign_ins import SignIn
 from carriers import urls
 from cli import base
 from database import Refused, clock, db
 from events.outbox import Backlog, Event, EventAddress
 from reports import usage
-
-MOST_NAMED = 10  # countries in an error
 
 keys = base.Commands(
     "keys", help="API keys, for programs that send texts and for people at the desk."
@@ -78,18 +75,6 @@ def read_rules(name: str, urgent: bool | None, **options: str | None) -> dict:
     return changes
 
 
-def check_rules(name: str, own: KeyRules, now: datetime) -> None:
-    """Raise Refused if rules of a key leave a country no minute open."""
-    settings = current_app.config["SETTINGS"]
-    if not (own.hours or own.quiet_hours):
-        return
-    of_key = Rules.from_settings(settings).of(own)
-    if closed := of_key.never_open(now, settings.allowed_countries):
-        named = ", ".join(sorted(map(recipients.place_name, closed)))
-        shown = named if len(closed) <= MOST_NAMED else f"{len(closed)} countries"
-        raise Refused(f"the key {name!r}: its rules leave no minute open in {shown}")
-
-
 any_address_option = click.option(
     "--any-address", is_flag=True, help="Accept a link-local address, 169.254.0.0/16 or fe80::/10."
 )
@@ -134,7 +119,6 @@ def create(
     Without limits of its own, KEY_LIMITS applies; without a rule, the setting applies.
     """
     now, own = clock.now(), KeyRules(**read_rules(name, **options))
-    check_rules(name, own, now)
     with db.atomic():  # or a failure would leave a key whose secret nobody saw
         secret = ApiKey.issue(name, group, now, expires and now + expires, Role(role), limits, own)
         if url:
@@ -214,7 +198,7 @@ def set_rules(name: str, **options: Any) -> None:
     """
     key, now = ApiKey.named(name), clock.now()
     if changes := read_rules(name, **options):
-        key.rule(changes, now, lambda own: check_rules(name, own, now))
+        key.rule(changes, now)
     for rule, text in ApiKey.get_by_id(key.id).rules.written().items():
         base.say(f"{rule}: {text}")
 
@@ -286,7 +270,7 @@ def list_keys(as_json: bool) -> None:
         return
     header = ("name", "group", "role", "limits", "rules")
     times = ("created", "last used", "expires", "old secret until", "paused", "revoked")
-    base.table((*header, *times), map(row, objects), "No keys", folded=True)
+    base.table((*header, *times), map(row, objects), "No keys")
 
 
 def as_object(key: ApiKey, limits: list[usage.LimitUse], now: datetime) -> dict:

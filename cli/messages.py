@@ -4,8 +4,6 @@ import textwrap
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import timedelta
-from functools import partial
-from itertools import chain, islice
 from typing import Any
 
 import click
@@ -37,44 +35,49 @@ messages = base.Commands(
     "messages", help="Text messages: list, approve, cancel, retry, delete or redact."
 )
 
-filter_options = base.options(
-    click.option(
-        "--status",
-        type=click.Choice([*map(str, Status)]),
-        help="Only this status. Slow on large tables for scheduled, queued and sending.",
-    ),
-    click.option("--awaiting-approval", is_flag=True, help="Only messages that wait for approval."),
-    base.to_options(),
-    base.key_option("Only messages of this key."),
-    click.option("--group", type=base.name, help="Only messages of this group's keys."),
-    click.option(
-        "--visible-to", type=base.name, metavar="KEY_NAME", help="Only what this key may see."
-    ),
-    base.since_option,
-    base.until_option,
-)
-
 
 # Listing
 
 
 @messages.command("list")
-@filter_options
+@click.option(
+    "--status",
+    type=click.Choice([*map(str, Status)]),
+    help="Only this status. Slow on large tables for scheduled, queued and sending.",
+)
+@click.option("--awaiting-approval", is_flag=True, help="Only messages that wait for approval.")
+@base.to_options()
+@base.key_option("Only messages of this key.")
+@click.option("--group", type=base.name, help="Only messages of this group's keys.")
+@click.option(
+    "--visible-to", type=base.name, metavar="KEY_NAME", help="Only what this key may see."
+)
+@base.since_option
+@base.until_option
 @base.list_options
+@click.option("--ids", "only_ids", is_flag=True, help="Print only ids, a line each, for xargs.")
 @click.option("--count", "only_count", is_flag=True, help="Print only how many there are.")
-def list_messages(limit: int | None, as_json: bool, only_count: bool, **chosen: Any) -> None:
+def list_messages(
+    limit: int | None, as_json: bool, only_ids: bool, only_count: bool, **chosen: Any
+) -> None:
     """List messages, newest first, with masked numbers.
 
     Options can be combined; some combinations (--key with --status) are slow on large tables.
     --json prints what `show` prints.
     """
+    if only_count + as_json + only_ids > 1 or (only_count and limit is not None):
+        raise click.UsageError(
+            "Give one of --json, --ids and --count, and --count without --limit."
+        )
     if only_count:
-        if as_json or limit is not None:
-            raise click.UsageError("Give --count without --json and --limit.")
         base.say(str(listings.count(Filter(**chosen))))
         return
-    most = base.newest(limit, as_json)
+    most = base.newest(limit, as_json or only_ids)
     found = listings.listing(Filter(**chosen), most)
+    if only_ids:
+        for message in found:
+            base.say(str(message.id))
+        return
     rows = ((*row(message), last_error(message)) for message in found)
     header = (*HEADER, "last error")
     base.print_list(as_json, as_objects(found), header, rows, "No messages", most)
@@ -139,92 +142,78 @@ def local_time(message: Message) -> str | None:
 # Deciding
 
 
-def for_each(
-    past: str, statuses: Collection[Status] = (), awaiting_approval: bool = False
-) -> Callable:
+def for_each(past: str, among: Collection[Status] = (), *options: Callable) -> Callable:
     """Make a command of a transition, for each id; it reports those that cannot make it.
 
-    With filters instead of ids, the command first shows the messages and their texts, and asks.
+    With options, these can take the place of ids: they choose from messages in some statuses.
     """
 
     def decorate(transition):
-        name = transition.__name__
-
-        @messages.command(name, help=transition.__doc__)
-        @click.argument("message_ids", metavar="[ID]...", type=click.UUID, nargs=-1)
-        @filter_options
-        @click.option("--limit", type=base.LIMIT, metavar="N", help="Only the newest N.")
-        @base.yes_option
+        @messages.command(transition.__name__, help=transition.__doc__)
+        @click.argument(
+            "message_ids", metavar="ID...", type=click.UUID, nargs=-1, required=not options
+        )
+        @base.options(*options)
         @click.pass_context
-        def command(ctx, message_ids, limit, yes, **chosen):
-            if bool(message_ids) == any(chosen.values()):
+        def command(ctx, message_ids, **chosen):
+            if options and bool(message_ids) == any(chosen.values()):
                 raise click.UsageError("Give ids, or options that say which messages.", ctx)
-            if not message_ids:
-                chosen["awaiting_approval"] |= awaiting_approval
-                found = listings.listing(Filter(**chosen), limit or None, statuses)
-                message_ids = preview(found, silent=yes)
-                if not message_ids:
-                    base.say(f"there are no such messages to {name}")
-                    return
-                base.confirm(f"{name.capitalize()} {base.count(len(message_ids))}?", yes)
-
-            def change(ids):
-                selection = Selection(ids)
-                transition(selection)
-                return selection.left
-
-            batches, tell = [*chunked(message_ids, PAGE)], partial(report, name, past)
-            ctx.exit(any(base.in_batches(name, change, batches, tell)))
+            if chosen.get("country") and not chosen["key"]:
+                raise click.UsageError("Give --key with --country.", ctx)
+            found = (each.id for each in listings.listing(Filter(**chosen), among=among))
+            pages = chunked(message_ids or found, PAGE)  # a short transaction each
+            left = sum(decide(transition, past, page) for page in pages)
+            ctx.exit(left > 0)
 
         return command
 
     return decorate
 
 
-@for_each("approved", awaiting_approval=True)
-def approve(these: Selection) -> Any:
-    """Approve messages, by ids or options. They are sent when their time comes."""
-    return these.approve(base.SHELL, clock.now())
-
-
-@for_each("cancelled", WAITING)
-def cancel(these: Selection) -> Any:
-    """Cancel waiting messages, by ids or options. This also refuses approval."""
-    return these.cancel(base.SHELL, clock.now())
-
-
-@for_each("queued again", RETRYABLE)
-def retry(these: Selection) -> Any:
-    """Resend failed, blocked, undelivered or expired messages, by ids or options."""
-    return these.retry(clock.now(), current_app.config["SETTINGS"].expire_after)
-
-
-def report(name: str, past: str, ids: Collection[uuid.UUID], left: Collection[uuid.UUID]) -> None:
-    """Print what became of messages; those in `left` could not make the transition."""
+def decide(transition: Callable, past: str, ids: Collection[uuid.UUID]) -> int:
+    """Change messages, print what became of each, and return how many could not be changed."""
+    these = Selection(ids)
+    transition(these)
     found = {message.id: message for message in Message.select().where(Message.id.in_([*ids]))}
     for id in ids:
         message = found.get(id)
-        if id not in left:
-            is_withdrawn = name == "cancel" and message and message.is_withdrawn
-            base.say(f"{id}: {WITHDRAWN if is_withdrawn else past}")
+        if id not in these.left:
+            base.say(f"{id}: {WITHDRAWN if message and message.is_withdrawn else past}")
         else:
             why = f"not {past}: {message.state()}" if message else "there is no such message"
             base.say(f"{id}: {why}", err=True)
+    return len(these.left)
 
 
-def preview(found: Iterator[Message], silent: bool) -> list[uuid.UUID]:
-    """Return the ids of messages; print the first of them, with their texts, unless silent."""
-    first = [] if silent else list(islice(found, base.SHOWN))
-    ids = [message.id for message in chain(first, found)]
-    if first:
-        # Escaped, or a text could control the terminal
-        rows = ((*row(m), m.message and repr(m.message)) for m in first)
-        base.table((*HEADER, "text"), rows)
-        if len(ids) > base.SHOWN:
-            base.say(
-                f"and {len(ids) - base.SHOWN} more; --limit {base.SHOWN} takes them in batches"
-            )
-    return ids
+of_key = (
+    base.key_option("Instead of ids: messages of this key, as when it has leaked."),
+    click.option(
+        "--country",
+        type=base.region,
+        metavar="COUNTRY",
+        help="With --key: only to this one, as in EG.",
+    ),
+)
+
+
+@for_each("approved")
+def approve(these: Selection) -> Any:
+    """Approve messages. They are sent when their time comes."""
+    return these.approve(base.SHELL, clock.now())
+
+
+@for_each(
+    "cancelled", WAITING, *of_key, base.to_options("Instead of ids: messages to this number.")
+)
+def cancel(these: Selection) -> Any:
+    """Cancel messages that wait: some, all of a key, or all to a number. This refuses approval."""
+    return these.cancel(base.SHELL, clock.now())
+
+
+@for_each("queued again", RETRYABLE, *of_key)
+def retry(these: Selection) -> Any:
+    """Resend failed, blocked, undelivered or expired messages: some, or all of a key."""
+    return these.retry(clock.now(), current_app.config["SETTINGS"].expire_after)
 
 
 # Forgetting
@@ -247,8 +236,8 @@ def purge(days: int, yes: bool) -> None:
         base.confirm("Purge every message that has ended?", yes)
     elif (number := queue.count_ended(before)) > MANY:
         base.confirm(f"Purge {base.count(number)}?", yes)
-    base.say(f"{counted('purge', retention.purge, before, now)} deleted")
-    say_replies(counted("purge", Reply.purge, before, now))
+    base.say(f"{counted(retention.purge, before, now)} deleted")
+    say_replies(counted(Reply.purge, before, now))
 
 
 @messages.command()
@@ -266,13 +255,13 @@ def redact(to: str | None, days: int | None) -> None:
     now = clock.now()
     if to is None:
         before = now - timedelta(days=days)
-        total = counted("redact", retention.redact, before, now)
-        replies = counted("redact", Reply.purge, before, now)
+        total = counted(retention.redact, before, now)
+        replies = counted(Reply.purge, before, now)
         if spared := retention.spared(before):
             base.say(f"{base.count(spared)} not redacted: an identical text is in doubt", err=True)
     else:
-        total = counted("redact", retention.redact_number, to, now)
-        replies = counted("redact", Reply.forget_number, to, now)
+        total = counted(retention.redact_number, to, now)
+        replies = counted(Reply.forget_number, to, now)
         receipts.forget_number(to)
         LastReply.forget([to])
     base.say(f"{total} redacted")
@@ -289,6 +278,9 @@ def say_replies(number: int) -> None:
         base.say(f"{base.count(number, 'reply', 'replies')} deleted")
 
 
-def counted(label: str, change: Callable[..., int], *arguments: Any) -> int:
+def counted(change: Callable[..., int], *arguments: Any) -> int:
     """Repeat a change of a batch of rows until none is left, and return how many there were."""
-    return sum(base.in_batches(label, lambda _: change(*arguments)))
+    total = 0
+    while batch := change(*arguments):
+        total += batch
+    return total

@@ -2,7 +2,6 @@
 
 import time
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 import click
@@ -25,7 +24,7 @@ TEST_LASTS = 600  # seconds
 MOST_ERRORS = 10
 ACCEPTS, REFUSES, CANNOT_BE_ASKED = range(3)  # exit statuses of `carriers check`
 
-say = partial(base.say, folded=True)
+say = base.say
 db = base.Commands("db", help="Create or migrate the tables of the database.")
 carriers = base.Commands("carriers", help="Check the carriers that CARRIER_URL names.")
 
@@ -160,7 +159,7 @@ def show_counts(told: dict[str, Any]) -> None:
     for status in Status:
         bar = "█" * -(-totals.get(status, 0) * 20 // most)
         rows.append((status, totals.get(status), bar, hour.get(status, ""), day.get(status, "")))
-    base.table(("status", "messages", "", "last hour", "last day"), rows, folded=True)
+    base.table(("status", "messages", "", "last hour", "last day"), rows)
     if "counted_in_seconds" in told:
         say(f"counted in {told['counted_in_seconds']} s")
     say()
@@ -186,7 +185,7 @@ def show_errors(errors: list[dict[str, Any]]) -> None:
     if errors:
         say()
         rows = ((each["messages"], each["key"], each["error"]) for each in errors[:MOST_ERRORS])
-        base.table(("messages", "key", "error in the last hour"), rows, folded=True)
+        base.table(("messages", "key", "error in the last hour"), rows)
         if len(errors) > MOST_ERRORS:
             say(f"and {len(errors) - MOST_ERRORS} more")
         say()

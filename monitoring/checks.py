@@ -26,7 +26,6 @@ def start(settings: Settings) -> None:
             "ALLOWED_COUNTRIES: no country with telephone numbers has the ISO 3166 code "
             f"{', '.join(code + recipients.hint(code) for code in unknown)}"
         )
-    environment.check_quiet_hours(settings, clock.now())
 
 
 def end_with_draft() -> None:

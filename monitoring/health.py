@@ -34,7 +34,7 @@ MOST_NAMES = 10
 NO_PASS = "no scheduler makes a pass"
 
 ASK = "Sending resumes once it accepts texts; flask carriers check asks it."
-RETRY = "Fix the cause, then: flask messages retry --since 2h --status"
+RETRY = "Fix the cause, then flask messages retry the ids of flask messages list --ids --status"
 KINDS = {  # of problems: the title of a notice, and what to do
     "down": ("carrier {} is down", f"Wait, or ask the carrier. {ASK}"),
     "refused": ("carrier {} refuses the account", f"Fix the credentials, sender or credit. {ASK}"),

@@ -12,7 +12,6 @@ import sys
 import zoneinfo
 from array import array
 from bisect import bisect
-from collections.abc import Collection
 from datetime import datetime, timedelta
 from functools import cache, lru_cache
 from importlib import resources
@@ -25,9 +24,9 @@ from phonenumbers import NumberParseException, PhoneNumber, PhoneNumberFormat, P
 from phonenumbers.phonenumberutil import is_number_type_geographical
 from phonenumbers.tzdata import TIMEZONE_DATA
 
-from recipients import calendars, quiet
-from recipients.hours import BusinessHours, Clocks, NeverOpens, written
-from recipients.quiet import QuietHours, QuietPlaces
+from recipients import quiet
+from recipients.hours import BusinessHours, Clocks, written
+from recipients.quiet import QuietHours
 
 zoneinfo.reset_tzpath(to=())
 phonenumbers.enable_pattern_cache()  # 1 MB for all countries; Python's own cache evicts
@@ -52,7 +51,6 @@ _DIGITS = 9  # the leading digits of a number that determine its place
 
 _E164 = re.compile(r"\+[0-9]{4,20}")
 _PUNCTUATION = re.compile(r"[\s().,/\-\u2010-\u2015\u2212]")  # hyphens, dashes and the minus sign
-_PERIOD = 8  # days, within which every window has begun
 _LONGEST = 40  # characters of a number with its punctuation
 
 
@@ -202,20 +200,6 @@ def _own_clocks(country, names):
     return Clocks(country, own) if own else _country_clocks(country)
 
 
-def _kinds():
-    """Yield the clocks and the states of every kind of numbers."""
-    prefixes = _table().prefixes.items()
-    areas = dict.fromkeys((_states(prefix), names) for prefix, names in prefixes)
-    for country, zones in sorted(_table().zones.items()):
-        if len(zones) > 1:
-            yield _country_clocks(country), ()
-            for states, names in areas:
-                if {*zones} & {*names}:
-                    yield _own_clocks(country, names), states
-        elif country in REGIONS or country == NO_COUNTRY:
-            yield Clocks(country, (ZoneInfo("UTC"),)), ()  # one clock is like any other
-
-
 def _states(digits):
     """Return the states or provinces of the area code with which the digits of a number begin."""
     return quiet.states_of(digits[1:4]) if digits.startswith("1") else ()
@@ -238,46 +222,6 @@ def why_until(recipient: Recipient, hours: BusinessHours, until: datetime) -> st
     if silence := hours.silence(recipient.clocks, before):
         return f"{quiet_name(silence.hours, recipient)} until {local}"
     return None if hours.is_open(recipient.clocks, before) else f"business hours from {local}"
-
-
-def never_open(
-    hours: BusinessHours,
-    places: QuietPlaces,
-    now: datetime,
-    countries: Collection[str] | None = None,
-) -> list[str]:
-    """Return the places in which some number has no minute open: countries, and states with a line.
-
-    `countries` are those to look at, if not all. A country with states stands for its numbers of
-    unknown state. Each quarter of the year is tried, since clocks change. Holidays are left out,
-    since they pass.
-    """
-    hours = hours._replace(skip_holidays=False)
-    quarters = [now + timedelta(days=91 * n) for n in range(4)]
-    known, closed = {}, {}
-    for clocks, states in _kinds():
-        country = clocks.country
-        if countries and country not in countries:
-            continue
-        weekend = frozenset(calendars.weekend(country)) if hours.local_week else None
-        silent = places.of(country, states)
-        silent = tuple(dict.fromkeys(each._replace(holidays=None, whose="") for each in silent))
-        kind = weekend, clocks.zones, silent
-        if kind not in known:
-            known[kind] = _stay_closed(clocks, hours._replace(quiet=silent), quarters)
-        if known[kind]:
-            closed[next((state for state in states if state in places.lines), country)] = None
-    return [*closed]
-
-
-def _stay_closed(clocks, hours, instants):
-    """Return whether it is not business hours at one of these instants, nor at any time after."""
-    try:
-        for at in instants:
-            hours.is_open(clocks, at) or hours.next_opening(clocks, at, within=_PERIOD)
-    except NeverOpens:
-        return True
-    return False
 
 
 # Names

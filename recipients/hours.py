@@ -115,12 +115,12 @@ class BusinessHours(NamedTuple):
                 return silence
         return None
 
-    def next_opening(self, clocks: Clocks, now: datetime, within: int = HORIZON) -> datetime:
+    def next_opening(self, clocks: Clocks, now: datetime) -> datetime:
         """Return the first instant after now, in UTC, at which business hours begin.
 
-        Raise NeverOpens if they do not begin within this many days.
+        Raise NeverOpens if they do not begin within HORIZON days.
         """
-        return self._first(clocks, now, lambda at: self.is_open(clocks, at), within)
+        return self._first(clocks, now, lambda at: self.is_open(clocks, at))
 
     def quiet_until(self, clocks: Clocks, at: datetime) -> datetime | None:
         """Return the first instant after the quiet hours at an instant; None if it is not quiet.

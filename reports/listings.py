@@ -16,12 +16,13 @@ from reports.queue import UNFINISHED, of_senders
 
 
 class Filter(NamedTuple):
-    """Which messages a listing has; each field is an option of `flask messages`."""
+    """Which messages a listing has; the fields are options of `flask messages`."""
 
     status: str | None = None
     awaiting_approval: bool = False
     to: str | None = None
     key: str | None = None
+    country: str | None = None
     group: str | None = None
     visible_to: str | None = None
     since: datetime | None = None
@@ -71,6 +72,8 @@ def _conditions(only):
         yield models.AWAITS_APPROVAL
     if only.to:
         yield Message.to == only.to
+    if only.country:
+        yield Message.country == only.country
     if only.visible_to:
         key = ApiKey.named(only.visible_to)
         yield Message.key.in_([key, *ApiKey.in_group(key.group)])

@@ -100,11 +100,9 @@ def test_the_strict_line_is_at_least_as_strict_but_for_what_the_page_names(rules
     assert laxer <= {*named}
 
 
-def test_the_example_loads_leaves_each_place_open_and_names_sources(read):
+def test_the_example_loads_and_names_sources(read):
     settings = read(EXAMPLE, QUIET_HOURS="21:00-08:00")
     assert len(settings.quiet_hours_file) >= 20
-    now = datetime(2026, 11, 24, tzinfo=UTC)
-    assert Rules.from_settings(settings).never_open(now, None) == []
     lines = [line for line in EXAMPLE.splitlines() if not line.startswith("#")]
     unsourced = [line for line in lines if "#" not in line]
     before = ("US ", "CA ", "PR ", "GU ", "VI ", "AS ", "MP ")  # theirs is on a line before

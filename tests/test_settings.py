@@ -13,7 +13,6 @@ import pytest
 
 import database
 import settings as environment
-from app import create_app
 from running import ROOT
 from samples import ALL_OPTIONS
 from settings import SettingsError
@@ -171,7 +170,6 @@ QUIET = "must be a start and an end, like 21:00-08:00"
 NO_QUIET_DAY = f"entry 1 must begin with one day or range of {DAYS}, or holidays"
 NO_QUIET = "entry 1 must have a space and hours after the days, like sat 21:00-12:00"
 DIFFERENT = "must start and end at different times"
-NONE_OPEN = "must not cover all of BUSINESS_HOURS"
 
 
 ONE_EACH = "must be one opening and one closing time, or name the days"
@@ -211,7 +209,6 @@ WRONG_QUIET_HOURS = {
     "fri-sun 21:00-09:00, sat 21:00-12:00": "entry 2 must not repeat sat",
     "holidays 00:00-24:00, holidays 00:00-12:00": "entry 2 must not repeat holidays",
     "24:00-08:00": TIMES,
-    "09:00-17:00": NONE_OPEN,
 }
 
 
@@ -230,7 +227,6 @@ def test_what_cannot_be_used_is_refused_with_the_mistake(name, text, problem, lo
     assert str(refusal.value) == f"{name}: {problem}"
 
 
-TWO_DAYS = "sat 08:00-10:00, sun 22:00-24:00"
 NAMED_DAYS = "must not be set, because BUSINESS_HOURS names the days"
 TOO_SHORT = "must not be shorter than the window of RECIPIENT_LIMIT"
 
@@ -238,8 +234,6 @@ TOO_SHORT = "must not be shorter than the window of RECIPIENT_LIMIT"
 @pytest.mark.parametrize(
     ("problem", "variables"),
     [
-        (NONE_OPEN, {"QUIET_HOURS": "00:00-24:00", "BUSINESS_HOURS": "00:00-24:00"}),
-        (NONE_OPEN, {"QUIET_HOURS": "16:00-10:00", "BUSINESS_HOURS": TWO_DAYS}),
         *(
             (NAMED_DAYS, {"BUSINESS_DAYS": days, "BUSINESS_HOURS": "mon 09:00-17:00"})
             for days in ("mon-fri", "local", "")
@@ -257,17 +251,6 @@ def test_settings_that_contradict_each_other_are_refused_beside_other_problems(
     first, other = str(refusal.value).splitlines()
     assert first == f"{next(iter(variables))}: {problem}"
     assert other.startswith("LOG_LEVEL: ")
-
-
-def test_quiet_hours_that_leave_a_countrys_zones_no_minute_in_common_stop_the_start(loaded):
-    hours = {"QUIET_HOURS": "17:00-13:00"}  # four hours, and Russia's zones are as far apart
-    with pytest.raises(SystemExit) as end:
-        create_app(loaded(**hours))
-    assert end.value.code == (
-        "QUIET_HOURS: leave no minute of BUSINESS_HOURS open on all clocks of numbers in "
-        "Antarctica, Canada, Russia"
-    )
-    assert create_app(loaded(ALLOWED_COUNTRIES="US,GB", **hours))
 
 
 def test_all_problems_are_reported_at_once(loaded):

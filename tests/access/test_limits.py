@@ -254,7 +254,7 @@ def test_they_count_what_was_purged_before_they_were_taken_away_too(limited, run
     send = limited("5/mo,7p/mo")
     for text in (ONE, ONE, THREE_PARTS):
         accepted(send(message=text))
-    run("messages", "cancel", "--key", "shop", "--yes")
+    run("messages", "cancel", "--key", "shop")
     at(TUESDAY_NOON + SECOND)
     run("messages", "purge", "--older-than", "0", "--yes")
     run("keys", "limit", "shop")

@@ -35,7 +35,7 @@ def test_its_requests_are_refused_until_it_is_resumed(shop):
 def test_its_texts_wait_and_others_do_not(run_pass, carrier, urgent):
     paused, other = key_named("shop"), key_named("other")
     if urgent:
-        paused.rule({"urgent": True}, TUESDAY_NOON, lambda own: None)
+        paused.rule({"urgent": True}, TUESDAY_NOON)
     waiting = store(key=paused)
     scheduled = store(key=paused, status=Status.SCHEDULED, send_at=TUESDAY_NOON)
     store(key=other, to=LONDON)

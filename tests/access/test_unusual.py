@@ -150,7 +150,7 @@ def test_what_was_sent_before_it_was_asked_for_is_usual(settings, at):
     at(TUESDAY_NOON)
     assert send_many(send, 80) == 80
     at(TUESDAY_NOON + SECOND)
-    send.key.rule({"hold_odd": True}, clock.now(), lambda own: None)
+    send.key.rule({"hold_odd": True}, clock.now())
     assert send_many(send, 10) == 10
     assert is_held(send())
     assert send_many(send, 90, "GB") == 90
@@ -235,7 +235,7 @@ def test_any_mix_of_texts_decisions_and_days_is_judged_as_by_counting(shop, at, 
             at(now + number * DAY)
         elif what == "hold":
             model.holds = number
-            send.key.rule({"hold_odd": number}, now, lambda own: None)
+            send.key.rule({"hold_odd": number}, now)
         elif model.texts:
             text = model.texts[number % len(model.texts)]
             decided = [each for each in model.texts if each["undo"]]

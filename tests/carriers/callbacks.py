@@ -41,7 +41,7 @@ def of_twilio(fields, token=TOKEN, kind="status", url=None, signed_url=None, **h
     return Callback(kind, "POST", url, headers, urlencode(fields).encode())
 
 
-def of_vonage(fields, secret=SECRET, kind="status", how="form", method="md5", timestamp=None):
+def of_vonage(fields, secret=SECRET, kind="status", how="form", method="sha256", timestamp=None):
     fields = {"timestamp": str(timestamp or int(time.time()))} | fields
     fields |= {"sig": vonage_signer(secret, method).sign_params(dict(fields)).upper()}
     return unsigned_of_vonage(fields, how, kind)

@@ -410,7 +410,7 @@ NO_CARRIERS = {  # what cannot follow the beginning of a URL
         //s3cret:s3cret@{to} //key:s3cret@15005550006/12125550199/{to}
         //key:s3cret@a-name-too-long/{to}
     """,
-    f"{VONAGE}?": "signature_method=s3cret signature_secret= ttl=s3cret",
+    f"{VONAGE}?": "signature_method=s3cret signature_method=md5 signature_secret= ttl=s3cret",
     "webhook+": """
         https: https:// https:/127.0.0.1 https://?secret=s3cret https://[s3cret/
         https://127.0.0.1:s3cret/ https://127.0.0.1/?secret= https://127.0.0.1/#s3cret

@@ -1,17 +1,12 @@
-"""Commands for many messages: whole, as for one after the other, and honest about an end midway."""
+"""Commands for many messages: each as if it were alone, some hundred in a transaction."""
 
-import json
-import os
-import signal
 from itertools import product
-from pathlib import Path
 
 import pytest
 from peewee import OperationalError
 
 from access.audit import Audit
-from access.do_not_call import DoNotCall
-from cli import dnc, messages
+from cli import messages
 from database import PAGE, db, tables
 from databases import on_both
 from events.outbox import Event, EventAddress
@@ -28,10 +23,10 @@ pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 def test_any_number_of_pages_is_listed_and_decided_on(run, monkeypatch):
     monkeypatch.setattr(tables, "PAGE", 10)
     store_many(2_500)
-    ids = [message["message_id"] for message in json.loads(run("messages", "list", "--json"))]
+    ids = run("messages", "list", "--ids").splitlines()
     assert len(ids) == len({*ids}) == 2_500
     assert ids == sorted(ids, reverse=True)
-    words = run("messages", "cancel", "--status", "queued", "--yes").splitlines()
+    words = run("messages", "cancel", *ids).splitlines()
     assert words == [f"{id}: cancelled" for id in ids]
     assert statuses() == {Status.CANCELLED: 2_500}
 
@@ -40,9 +35,27 @@ def test_statements_grow_with_batches_and_not_with_messages(run, monkeypatch):
     store_many(2 * PAGE, status=Status.FAILED, finished_at=TUESDAY_NOON)
     executed, execute = [], db.obj.execute_sql
     monkeypatch.setattr(db.obj, "execute_sql", lambda *a, **k: executed.append(a) or execute(*a))
-    run("messages", "retry", "--status", "failed", "--yes")
+    run("messages", "retry", "--key", "app")
     assert statuses() == {Status.SCHEDULED: 2 * PAGE}
     assert len(executed) < 30
+
+
+def test_each_page_is_a_transaction_of_its_own(flask, monkeypatch):
+    """So that creates and senders need not wait for the sixty thousand texts of a leaked key."""
+    store_many(2 * PAGE)
+    commit, commits = db.obj.commit, []
+
+    def fail_second():
+        commits.append(commit)
+        if len(commits) == 2:
+            raise OperationalError("broken")
+        commit()
+
+    monkeypatch.setattr(db.obj, "commit", fail_second)
+    result = flask("messages", "cancel", "--key", "app")
+    assert (result.exit_code, result.stderr) == (2, "Error: the database failed: broken\n")
+    assert len(result.stdout.splitlines()) == PAGE
+    assert statuses() == {Status.CANCELLED: PAGE, Status.QUEUED: PAGE}
 
 
 # As one after the other
@@ -132,85 +145,3 @@ def test_a_text_in_doubt_is_cancelled_unless_the_carrier_has_it(session):
         {message.id}: cancelled, unless the carrier has it already
     """)
     assert (again(message).status, again(message).cancelled_by) == (Status.QUEUED, "shell")
-
-
-# An end midway
-
-
-@pytest.fixture
-def interrupt(monkeypatch):
-    """Press Ctrl-C, or have the database fail, when something is called the second time."""
-
-    def begin(place, name, when, how="Ctrl-C"):
-        call, calls = getattr(place, name), []
-
-        def interrupted(*arguments, **named):
-            calls.append(name)
-            now = len(calls) == 2 and when
-            if now == "before":
-                end()
-            result = call(*arguments, **named)
-            if now == "after":
-                end()
-            return result
-
-        def end():
-            if how == "error":
-                raise OperationalError("broken")
-            os.kill(os.getpid(), signal.SIGINT)
-
-        monkeypatch.setattr(place, name, interrupted)
-
-    return begin
-
-
-COMMANDS = {
-    "retry": ("--status", "failed", "--yes"),
-    "purge": ("--older-than", "1", "--yes"),
-    "redact": ("--older-than", "1"),
-}
-ENDS = {"Ctrl-C": (1, "Aborted!"), "error": (2, "Error: the database failed: broken")}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize(
-    ("how", "call", "when", "batches"),
-    [
-        *(("Ctrl-C", "audit", when, 1) for when in ("before", "after")),
-        *(("Ctrl-C", "commit", when, 2) for when in ("before", "after")),
-        *(("error", "audit", when, 1) for when in ("before", "after")),
-        ("error", "commit", "before", 1),
-    ],
-)
-def test_an_end_midway_says_exactly_what_was_done(
-    flask, interrupt, command, how, call, when, batches
-):
-    store_many(3 * PAGE, status=Status.FAILED, finished_at=TUESDAY_NOON)
-    if call == "commit":
-        interrupt(db.obj, "commit", when, how)
-    else:
-        interrupt(Audit, "note_each" if command == "retry" else "note", when, how)
-    result = flask("messages", command, *COMMANDS[command])
-    status, last = ENDS[how]
-    assert result.exit_code == status
-    done, of = batches * PAGE, f" of {3 * PAGE}" if command == "retry" else ""
-    said = [line for line in result.stderr.splitlines() if line]
-    assert said == [f"{command}: {done}{of} done before it ended", last]
-    assert len(result.stdout.splitlines()) == (done if command == "retry" else 0)
-    unchanged = Message.select().where(
-        Message.status == Status.FAILED, Message.message.is_null(False)
-    )
-    assert unchanged.count() == 3 * PAGE - done
-    assert Audit.select().count() == (done if command == "retry" else batches)
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_ctrl_c_says_how_many_numbers_an_import_has_added(flask, interrupt, monkeypatch, when):
-    monkeypatch.setattr(dnc, "BATCH", 10)
-    Path("numbers.txt").write_text("\n".join(f"+121255501{n:02}" for n in range(30)))
-    interrupt(db.obj, "commit", when)
-    result = flask("dnc", "import", "numbers.txt")
-    assert result.exit_code == 1
-    assert "adding: 20 of 30 done before it ended" in result.stderr
-    assert DoNotCall.size() == 20

@@ -92,6 +92,7 @@ def test_what_does_not_exist_is_reported_in_one_line(words, problem, refused):
         *("keys --unknown", "unknown", "keys unknown", "db upgrade now"),
         *("messages redact", "messages redact --to +12125550123 --older-than 1"),
         *(f"messages list --count {other}" for other in ("--json", "--limit 3", "--limit 0")),
+        *("messages list --ids --json", "messages list --ids --count"),
         *(f"messages list --since {since}" for since in ("yesterday", "1", "2026-13-01", "-1d")),
         *(f"messages list --since {since}" for since in ("٣d", "9" * 30 + "d", "''")),
         *(f"usage --month {month}" for month in ("2026-13", "2026-1", "2026", "2026-03-01")),

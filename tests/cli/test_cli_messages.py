@@ -334,51 +334,57 @@ def test_retry_keeps_a_send_date_that_is_still_to_come(messages, run_pass):
     assert run_pass(TUESDAY_NOON + HOUR)["sent"] == 1
 
 
-@pytest.mark.parametrize("command", DONE)
-def test_filters_say_which_messages_and_yes_does_it_without_asking(messages, command):
-    status = min(ALLOWED[command])
-    kept = [
-        store(status=status, manual_mode=True, finished_at=TUESDAY_NOON),
-        store(status=Status.SENT, to=LONDON, finished_at=TUESDAY_NOON),
-        held(Status.SENDING, to=LONDON, manual_mode=True),
-    ]
-    wanted = [
-        store(status=status, to=LONDON, manual_mode=True, finished_at=TUESDAY_NOON)
-        for _ in range(3)
-    ]
-    result = messages(command, "--to", LONDON, "--yes")
-    assert (result.exit_code, result.stderr) == (0, "")
-    done = [f"{message.id}: {DONE[command]}" for message in wanted]
-    assert sorted(result.stdout.splitlines()) == sorted(done)
+@pytest.mark.parametrize("command", ["cancel", "retry"])
+def test_all_texts_of_a_key_that_leaked_are_chosen_by_its_name(messages, command):
+    status, done = min(ALLOWED[command]), DONE[command]
+
+    def stored(key="shop", status=status, **columns):
+        ended = {"finished_at": TUESDAY_NOON if status in FINISHED else None}
+        return held(status, key=key_named(key), **ended, **columns)
+
+    there, elsewhere = stored(to=LONDON, country="GB"), stored()
+    kept = [stored("app", country="GB"), stored(status=Status.SENT), stored(status=Status.SENDING)]
+    result = messages(command, "--key", "shop", "--country", "gb")
+    assert (result.exit_code, result.output) == (0, f"{there.id}: {done}\n")
+    result = messages(command, "--key", "shop")
+    assert (result.exit_code, result.output) == (0, f"{elsewhere.id}: {done}\n")
+    result = messages(command, "--key", "shop")
+    assert (result.exit_code, result.output) == (0, "")
     assert [again(message).__data__ for message in kept] == [message.__data__ for message in kept]
-    once_more = messages(command, "--to", LONDON, "--yes", "--status", "sent")
-    assert once_more.stdout == f"there are no such messages to {command}\n"
-    assert once_more.exit_code == 0
 
 
+def test_what_waits_for_a_number_is_cancelled(messages):
+    wanted = [store(to=LONDON), store(to=LONDON, status=Status.SCHEDULED, key=key_named("shop"))]
+    kept = [store(), held(Status.SENDING, to=LONDON)]
+    result = messages("cancel", "--to", LONDON)
+    assert (result.exit_code, result.stderr) == (0, "")
+    done = {f"{each.id}: cancelled" for each in wanted}
+    assert {*result.stdout.splitlines()} == done
+    assert [again(message).__data__ for message in kept] == [message.__data__ for message in kept]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *((), ("--country", "US"), ("ID", "--key", "app"), ("ID", "--country", "US")),
+        *(("--key", "app", "--country", "USA"), ("--key", ""), ("--status", "failed")),
+    ],
+)
 @pytest.mark.parametrize("command", DONE)
-def test_without_a_terminal_and_without_yes_nothing_is_done(messages, command):
+def test_ids_or_a_key_have_to_be_given(messages, command, words):
     message = store(status=min(ALLOWED[command]), manual_mode=True, finished_at=TUESDAY_NOON)
-    result = messages(command, "--to", NEW_YORK)
-    assert result.exit_code == 1
-    assert result.stderr == f"Error: {command.capitalize()} 1 message? {NO_TERMINAL}\n"
+    result = messages(command, *(message.id if word == "ID" else word for word in words))
+    assert (result.exit_code, result.stdout) == (2, "")
     assert again(message).__data__ == message.__data__
 
 
-@pytest.mark.parametrize("words", [(), ("--limit", "3"), ("--yes",), ("--limit", "3", "--yes")])
-@pytest.mark.parametrize("command", DONE)
-def test_a_command_for_every_message_there_is_needs_a_filter(messages, command, words):
-    message = store(status=min(ALLOWED[command]), manual_mode=True, finished_at=TUESDAY_NOON)
-    assert messages(command, *words).exit_code == 2
-    assert messages(command, message.id, "--to", NEW_YORK).exit_code == 2
-    assert again(message).__data__ == message.__data__
-
-
-def test_the_limit_takes_the_newest(messages):
-    older = store(manual_mode=True, now=TUESDAY_NOON - DAY)
-    newer = store(manual_mode=True)
-    assert messages("approve", "--awaiting-approval", "--limit", "1", "--yes").exit_code == 0
-    assert (again(older).approved, again(newer).approved) == (False, True)
+def test_the_ids_of_a_list_are_all_printed_alone(messages, listed):
+    assert messages("list", "--ids").output == ""
+    store_many(60)
+    store(status=Status.FAILED, finished_at=TUESDAY_NOON)
+    for words in ((), ("--status", "failed"), ("--limit", "7")):
+        ids = listed(*words)
+        assert messages("list", "--ids", *words).output == "".join(f"{id}\n" for id in ids)
 
 
 # purge, redact
@@ -513,7 +519,7 @@ def test_what_still_waits_can_be_cancelled_and_then_forgotten(session, database_
         $ flask messages redact --to {NEW_YORK}
         0 redacted
         {message.id}: not redacted: scheduled
-        $ flask messages cancel --to {NEW_YORK} --yes
+        $ flask messages cancel --to {NEW_YORK}
         {message.id}: cancelled
         $ flask messages redact --to {NEW_YORK}
         1 redacted

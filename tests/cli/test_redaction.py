@@ -300,14 +300,13 @@ def test_receipts_for_a_number_that_still_gets_a_text_wait_on(redact):
     assert EarlyReceipt.get().number is None
 
 
-@pytest.mark.parametrize("command", ["redact", "list", "cancel", "retry", "approve"])
+@pytest.mark.parametrize("command", ["redact", "list", "cancel"])
 @pytest.mark.parametrize("number", ["", " "])
 def test_no_number_is_no_number_and_not_all_numbers(flask, command, number):
     ended(status=Status.FAILED)
     store(status=Status.SCHEDULED, manual_mode=True)
     before = [message.__data__ for message in Message.select()]
-    words = [] if command in ("redact", "list") else ["--since", "9999d", "--yes"]
-    result = flask("messages", command, "--to", number, *words)
+    result = flask("messages", command, "--to", number)
     assert result.exit_code == 2
     assert result.stdout == ""
     assert [message.__data__ for message in Message.select()] == before

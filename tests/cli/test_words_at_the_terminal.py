@@ -7,11 +7,10 @@ from datetime import timedelta
 import pytest
 
 import logs
-from access import limits
 from access.audit import Audit
 from access.keys import ApiKey
 from carriers import Carrier, CarrierError
-from database import clock, isoformat
+from database import clock
 from events.outbox import Event, EventAddress
 from models import Status
 from monitoring import checks
@@ -95,10 +94,9 @@ def test_carriers_check_shows_them_in_one_line(flask_with, monkeypatch, answer, 
     assert (ESCAPED in lines[1]) == bool(is_told)
 
 
-@pytest.mark.parametrize("words", [(), ("--column", "other"), ("--column", "no\x1b[2J")])
-def test_a_file_to_import_is_harmless(flask, words):
+def test_a_file_to_import_is_harmless(flask):
     file = f'phone\x1b[2J,"other\nPROBLEM"\n{NEW_YORK},1\nno\x1b[2J,2\n'
-    assert harmless(flask("dnc", "import", "-", *words, input=file).output)
+    assert harmless(flask("dnc", "import", "-", input=file).output)
 
 
 @pytest.mark.parametrize("words", ["dnc add", "keys limit app", "keys", "dnc import", "usage"])
@@ -124,48 +122,3 @@ def test_nothing_is_printed_but_by_what_escapes():
     """Commands print by cli/base.py alone."""
     for path in (ROOT / "cli").glob("*.py"):
         assert path.name == "base.py" or "click.echo" not in path.read_text(), path.name
-
-
-# Lines that are longer than the terminal is wide
-
-LONG = "the carrier says that it cannot take this text because of " + "a reason; " * 12
-
-
-def words_of(text):
-    return sorted(text.split())
-
-
-@pytest.fixture
-def printed_at(flask):
-    """What a command prints at a terminal of a width; None: in a pipe, of which nobody knows it."""
-
-    def run(width, *words):
-        return flask(*words, env={"COLUMNS": width and str(width)}).stdout
-
-    return run
-
-
-@pytest.mark.parametrize("width", [None, 60, 80, 120])
-def test_stats_and_keys_fold_what_is_too_long_and_lose_nothing(printed_at, flask, width):
-    now = clock.now()
-    for _ in range(5):
-        held(Status.FAILED, key=key_named("shop"), last_error=LONG, finished_at=now)
-    ApiKey.issue("bank", "treasury and payments", now, limits=limits.parse("5/s,1000/d,20000/mo"))
-    flask("keys", "rules", "bank", "--hours", "mon-fri 09:00-17:00, sat 10:00-14:00")
-    for words in (["stats"], ["keys", "list"]):
-        folded, wide = printed_at(width, *words), printed_at(10_000, *words)
-        assert max(map(len, wide.splitlines())) > 120
-        assert max(map(len, folded.splitlines())) <= (width or 80)
-        assert words_of(folded) == words_of(wide)
-
-
-def test_a_column_that_continues_below_stands_below_its_heading(printed_at, database_url):
-    now = clock.now()
-    ApiKey.issue("a key with a name of some length", "and its group", now)
-    lines = printed_at(60, "keys", "list").splitlines()
-    headings, row = lines[: len(lines) // 2], lines[len(lines) // 2 :]
-    assert headings[0].split() == ["name", "group", "role"]
-    assert headings[0].index("role") == row[0].index("sender")
-    created = isoformat(now)
-    below = next(line for line in row if created in line)
-    assert headings[row.index(below)].index("created") == below.index(created)

@@ -135,35 +135,6 @@ def test_a_toll_free_number_is_quiet_where_any_line_says_so_on_any_clock_that_co
     assert not is_quiet(TOLL_FREE, quiet, "2026-03-16T13:00")
 
 
-# Places that would never open
-
-
-@pytest.mark.parametrize(
-    ("hours", "lines", "closed"),
-    [
-        (ALWAYS, {"US_TX": "mon-sun 00:00-24:00"}, ["US", "US-TX"]),
-        (ALWAYS, {"US_TX": "mon-sun 00:00-24:00", "US": "none", "FR": TEXAS}, ["US", "US-TX"]),
-        (ALWAYS, {"FR": "sat-fri 12:00-12:00"}, None),
-        (ALWAYS, {"FR": "12:00-11:59"}, []),
-        (ALWAYS, {"US_TX": "00:00-12:00", "US_KY": "12:00-24:00"}, ["US"]),
-        (ALWAYS, {"CA_YT": "00:00-12:00", "CA_NT": "12:00-24:00"}, ["CA", "CA-NT"]),
-        (BusinessHours((None,) * 5 + ((540, 1020),) * 2), {"FR": "fri-sun 08:00-18:00"}, ["FR"]),
-        (BusinessHours((None,) * 5 + ((540, 1020),) * 2), {"FR": "fri-sat 08:00-18:00"}, []),
-        (ALWAYS._replace(local_week=True), {"FR": "mon-fri 00:00-24:00"}, ["FR"]),
-        (ALWAYS._replace(local_week=True), {"EG": "mon-fri 00:00-24:00"}, []),  # Sundays
-        (ALWAYS._replace(skip_holidays=True), {"FR": "holidays 00:00-24:00"}, []),
-    ],
-)
-def test_lines_that_leave_a_place_no_minute_open_are_found(hours, lines, closed):
-    if closed is None:
-        with pytest.raises(ValueError, match="different times"):
-            places(**lines)
-        return
-    now = datetime(2026, 11, 24, tzinfo=UTC)
-    assert sorted(recipients.never_open(hours, places(**lines), now)) == closed
-    assert recipients.never_open(hours, places(**lines), now, {"DE"}) == []
-
-
 def test_a_place_is_called_by_its_english_name():
     texan, toll_free = recipients.find("+12145550123"), recipients.find("+18005550199")
     for place, name in {"": "", "key": " of the key", "US-TX": " of Texas"}.items():

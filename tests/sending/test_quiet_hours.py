@@ -32,7 +32,7 @@ def test_quiet_hours_that_begin_after_the_claim_hold_a_text_back(
     message = store(now=NINE_PM - SECOND, send_date=send_date)
     if by_key:
         rules = {"hours": "00:00-24:00", "quiet_hours": "21:00-08:00"}
-        message.key.rule(rules, NINE_PM - HOUR, lambda own: None)
+        message.key.rule(rules, NINE_PM - HOUR)
     run_pass.runtime = Runtime(submit=thread_after(lambda: at(NINE_PM)))
     changes = {} if by_key else NIGHT | ALWAYS_OPEN
     assert +run_pass(NINE_PM - SECOND, **changes) == Counter({"rescheduled": 1})

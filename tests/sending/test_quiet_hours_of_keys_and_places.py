@@ -127,7 +127,7 @@ def happen(sky, counts):
     if chance.random() < 0.1:
         key, changes = chance.choice([*ApiKey.select()]), {"urgent": chance.random() < 0.5}
         changes |= {"quiet_hours": chance.choice(QUIET), "hours": chance.choice(HOURS)}
-        key.rule(changes, sky.now, lambda own: None)
+        key.rule(changes, sky.now)
         sky.rules[key.name] = sky.common.of(rules_of({key.id})[key.id])
         counts["changed"] += 1
 

@@ -37,7 +37,7 @@ places = pytest.mark.parametrize("place", SILENCES)
 
 def rule(name, **changes):
     """Set rules of a key, as the command does."""
-    key_named(name).rule(changes, clock.now(), lambda own: None)
+    key_named(name).rule(changes, clock.now())
 
 
 @pytest.fixture
@@ -391,13 +391,16 @@ def test_show_says_what_a_message_waits_for(run, at, columns, what):
     assert json.loads(run("messages", "show", str(message.id)))["waits_for"] == what
 
 
-def test_rules_that_later_settings_leave_no_minute_refuse_a_text_and_never_send_it(
-    post_with, at, run_pass, carrier
+@pytest.mark.parametrize("of_key", [True, False])
+def test_hours_that_leave_no_minute_open_refuse_a_text_and_never_send_it(
+    of_key, post_with, at, run_pass, carrier
 ):
-    """Such settings could not have been refused at the start, which does not ask for keys."""
     at(TUESDAY_NOON)
-    rule("app", quiet_hours="20:00-10:00")
     changes = {"business_hours": (7 * 60, 9 * 60)}
+    if of_key:
+        rule("app", quiet_hours="20:00-10:00")
+    else:
+        changes["quiet_hours"] = (20 * 60, 10 * 60)
     response = post_with(**changes)
     refusal(response, 403)
     assert "hours never open" in response.json["message"]
@@ -408,7 +411,7 @@ def test_rules_that_later_settings_leave_no_minute_refuse_a_text_and_never_send_
 
 
 def test_a_send_date_in_quiet_hours_that_never_end_is_refused(ask, at):
-    """As the rule was allowed for the countries of then; by Sydney's clock or Perth's it holds."""
+    """By Sydney's clock or Perth's the rule always holds."""
     at(TUESDAY_NOON)
     rule("app", quiet_hours="12:00-11:00")
     (problem,) = problems(ask(to="+61412345678", send_date="2026-03-05T00:00:00Z"))

@@ -3,8 +3,6 @@
 import base64
 import hashlib
 import hmac
-import json
-import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -201,21 +199,6 @@ def test_an_ordinary_text_may_hold_the_names_of_fields(twilio):
 
 def vonage_reply(text, id, **fields):
     return {"msisdn": NEW_YORK[1:], "to": "15005550006", "text": text, "messageId": id} | fields
-
-
-def by_md5_with_a_suffix():
-    fields = vonage_reply("STOP", "A") | {"timestamp": str(int(time.time()))}
-    signed = "".join(f"&{name}={fields[name]}" for name in sorted(fields))
-    fields["sig"] = hashlib.md5(f"{signed}{SECRET}".encode()).hexdigest()
-    headers = {"Content-Type": "application/json"}
-    return {"method": "POST", "data": json.dumps(fields).encode(), "headers": headers}
-
-
-@pytest.mark.parametrize(("method", "code"), [("", 403), ("&signature_method=md5hash", 204)])
-def test_an_md5_with_a_suffix_counts_where_it_is_named(open_client, method, code):
-    client = open_client(VONAGE + method)
-    assert say(client, by_md5_with_a_suffix(), "/carriers/vonage/inbound") == code
-    assert OptedOut.lists(NEW_YORK) == (code == 204)
 
 
 def test_a_line_at_the_start_asks_for_the_method():
