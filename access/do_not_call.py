@@ -268,7 +268,8 @@ class LastReply(Table):
         in_order = said_at is None or is_ahead(said_at, now)  # then the carrier's clock is wrong
         reply = cls.insert(number=number, said_at=now if in_order else said_at)
         if not in_order:
-            in_order = cls.said_at < said_at.replace(microsecond=0) + timedelta(seconds=1)
+            ends = said_at.replace(microsecond=0) + timedelta(seconds=1)
+            in_order = (cls.said_at < ends) | is_ahead(cls.said_at, now)
         noted = reply.on_conflict(
             conflict_target=[cls.number], preserve=[cls.said_at], where=in_order
         )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import carriers
-from access.do_not_call import DoNotCall
+from access.do_not_call import OptedOut
 from access.keys import ApiKey, Role
 from access.limits import parse, parse_recipient_limit
 from answers import sender
@@ -130,7 +130,7 @@ def start(service):
 
 def stop_is_void(service):
     service.hear("STOP", service.now)
-    return not DoNotCall.lists(NEW_YORK)
+    return not OptedOut.lists(NEW_YORK)
 
 
 def part_is_hidden(service):
@@ -508,14 +508,14 @@ def test_a_stop_of_the_same_second_comes_after_a_start_without_a_time(
     service.at(TUESDAY_NOON + started * SECOND)
     service.hear("START")
     service.hear("STOP", **{"message-timestamp": f"2026-03-03 {stopped} -0500"})
-    assert DoNotCall.lists(NEW_YORK) == is_listed
+    assert OptedOut.lists(NEW_YORK) == is_listed
 
 
 def test_a_start_without_a_time_ends_a_stop_whose_carrier_is_seconds_ahead(service):
     service.at(TUESDAY_NOON)
     service.hear("STOP", TUESDAY_NOON + EARLY)
     service.hear("START")
-    assert not DoNotCall.lists(NEW_YORK)
+    assert not OptedOut.lists(NEW_YORK)
 
 
 @pytest.mark.parametrize("step", STEPS)
