@@ -14,7 +14,6 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from carriers import urls
-from carriers.money import Money
 
 CONNECT_TIMEOUT = 10  # seconds
 
@@ -45,8 +44,6 @@ class CarrierError(Exception):
 
     no_route     its sender does not reach this recipient's country, or is not allowed there:
                  another carrier may take the text. The other flags hold if there is none
-
-    `price` is that of the parts that it took all the same, if it told it.
     """
 
     reason: str
@@ -60,7 +57,6 @@ class CarrierError(Exception):
     silent: bool = False
     unreached: bool = False
     no_route: bool = False
-    price: Money | None = None
 
     def __post_init__(self):
         super().__init__(self.reason)
@@ -106,7 +102,6 @@ class Receipt(NamedTuple):
     # The recipient in E.164, as far as the carrier's receipts name it
     number: str | None = None
     message_id: str | None = None  # what `send` was given, as far as the carrier repeats it
-    price: Money | None = None  # of this part of the text
 
 
 class LateAnswer(NamedTuple):
@@ -211,29 +206,28 @@ class Carrier:
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         """Hand `text` for `to` (E.164) to the carrier unchanged; return its reference, if any.
 
-        After `valid_for` seconds the text should no longer be delivered. The reference is `Priced`
-        if the carrier told a price. Raise CarrierError if it did not take the text.
+        After `valid_for` seconds the text should no longer be delivered. Raise CarrierError if the
+        carrier did not take the text.
         """
         raise NotImplementedError
 
     def find(self, to: str, text: str, since: datetime) -> list[str]:
         """Return the references of all equal texts that the carrier took since an instant.
 
-        The oldest comes first; they may be `Priced`. Raise CarrierError if the carrier gives no
-        answer.
+        The oldest comes first. Raise CarrierError if the carrier gives no answer.
         """
         raise NotImplementedError
 
-    def check(self) -> Money | None:
+    def check(self) -> str | None:
         """Ask the carrier, without sending, whether it would take texts; raise CarrierError if not.
 
-        Return the balance if it is in the answer. Raise NotImplementedError if the carrier cannot
-        be asked.
+        Return the balance, in words, if it is in the answer. Raise NotImplementedError if the
+        carrier cannot be asked.
         """
         raise NotImplementedError
 
-    def balance(self) -> Money | None:
-        """Check, and return what is left on the account if the carrier tells."""
+    def balance(self) -> str | None:
+        """Check, and return what is left on the account, in words, if the carrier tells."""
         return self.check()
 
     def incoming(self, since: datetime, names: Collection[str]) -> list[Reply]:

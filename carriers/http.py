@@ -10,13 +10,12 @@ import time
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl
 
-from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, Receipt, opt_outs, silence, urls
+from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, Receipt, opt_outs, silence
 from carriers.tls import reason_of, trusted
 
 LONGEST_PAUSE = 3600  # seconds; a longer Retry-After is cut to this
 LONGEST_REFERENCE = 255  # characters
 RECENTLY = 600  # seconds
-MOST_INTERIM = 10  # answers before the final one
 MOST_FIELDS = 200  # in a callback; the carriers' have some twenty
 STATUSES = Codes(for_good=(), account={401, 402, 403, 404}, too_fast={429})
 
@@ -62,7 +61,6 @@ class HttpCarrier(Carrier):
     title: str  # the name in messages for an operator
     longest_answer = 64 * 1024  # bytes; the rest is not read
     longest_pause = LONGEST_PAUSE
-    avoids_link_local = False  # whether a host that turns out to be link-local is refused
     codes: Codes
     reasons: dict[int, str]  # what the codes of reports mean
 
@@ -145,7 +143,7 @@ class HttpCarrier(Carrier):
             )
         return {}
 
-    def _report(self, message_id, status, code, recipient, at=None, given=None, ids=(), price=None):
+    def _report(self, message_id, status, code, recipient, at=None, given=None, ids=()):
         """Return the receipts and opt-outs in a callback about a text, made at an instant.
 
         `given` is the id that `send` was given, if the carrier repeats it; `ids` name the report.
@@ -155,11 +153,11 @@ class HttpCarrier(Carrier):
         code = int(code) if re.fullmatch(r"[1-9]\d{0,6}", code, re.ASCII) else None
         receipts = []
         if reference(message_id) and status in self.delivered:
-            receipts = [Receipt(message_id, True, message_id=given, price=price)]
+            receipts = [Receipt(message_id, True, message_id=given)]
         elif reference(message_id) and status in self.failed:
             words = f"{self.explained(code, status)} (error {code})" if code else status
             reason = f"{self.title}: {words}"
-            receipts = [Receipt(message_id, False, reason, message_id=given, price=price)]
+            receipts = [Receipt(message_id, False, reason, message_id=given)]
         opted_out = opt_outs.reported(recipient, at, ids) if code == self.opted_out else []
         return receipts + opted_out
 
@@ -183,13 +181,11 @@ class HttpCarrier(Carrier):
                     retries=False,
                     **tls,
                 )
-                self._pool.ConnectionCls = _connection(
-                    self._pool.ConnectionCls, self.title, self.avoids_link_local
-                )
+                self._pool.ConnectionCls = _connection(self._pool.ConnectionCls, self.title)
             return self._pool
 
 
-def _connection(kind, name, avoids_link_local):
+def _connection(kind, name):
     """Return a class of connections that tell "not reached" from "no answer" and keep deadlines.
 
     urllib3's errors are not enough: a handshake that fails raises ReadTimeoutError, ProtocolError
@@ -205,9 +201,6 @@ def _connection(kind, name, avoids_link_local):
             except Exception as error:  # of whatever kind: no request was sent
                 reason = f"{name} cannot be reached: {reason_of(error)}"
                 raise CarrierError(reason, unreached=True) from None
-            if avoids_link_local and urls.is_link_local(self.sock.getpeername()[0]):
-                self.close()
-                raise CarrierError(f"{name} is at a link-local address", unreached=True)
 
     return Connection
 
@@ -218,7 +211,6 @@ class _Response(http.client.HTTPResponse):
     def __init__(self, connection, *args, **kwargs):
         super().__init__(connection, *args, **kwargs)
         self.fp = io.BufferedReader(_Deadline(self.fp.detach(), connection))
-        self._statuses = 0
 
     def begin(self):
         """Read the status and the headers; skip interim answers (RFC 9110, section 15.2).
@@ -230,13 +222,6 @@ class _Response(http.client.HTTPResponse):
         while 101 < self.status < 200:
             self.headers = None
             super().begin()
-
-    def _read_status(self):
-        # http.client itself skips any number of 100s, between two calls of this.
-        self._statuses += 1
-        if self._statuses > MOST_INTERIM + 1:
-            raise http.client.HTTPException("too many interim answers")
-        return super()._read_status()
 
 
 class _Deadline(io.RawIOBase):
@@ -276,6 +261,12 @@ def reference(value: object) -> str | None:
     """Return a carrier's reference if it can be stored, otherwise None."""
     usable = isinstance(value, str) and 0 < len(value) <= LONGEST_REFERENCE and value.isprintable()
     return value if usable else None
+
+
+def balance(amount: object, currency: object) -> str | None:
+    """Return a balance in words, as a carrier tells it; None if it tells none."""
+    words = f"{amount} {currency}"
+    return words if re.fullmatch(r"-?\d[\d.]{0,19} [A-Z]{3}", words, re.ASCII) else None
 
 
 def _retry_after(response, longest):

@@ -12,8 +12,7 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import quote, urlencode, urlsplit
 
 from carriers import Callback, CarrierError, Codes, News, NotGenuine, Reply, opt_outs, urls
-from carriers.http import HttpCarrier, basic, parsed, reference
-from carriers.money import Money, Priced, money, price
+from carriers.http import HttpCarrier, balance, basic, parsed, reference
 
 # Twilio's error codes, grouped by what to do about them. All others are temporary.
 ERRORS = "https://www.twilio.com/docs/errors/"  # a page for each code
@@ -108,7 +107,7 @@ class Twilio(HttpCarrier):
         validity = min(max(int(valid_for), SHORTEST_VALIDITY), LONGEST_VALIDITY)
         form = {"To": to, **self._fields, "Body": text, "ValidityPeriod": validity}
         answer = self.post(f"{self._account}/Messages.json", form)
-        sid, code = _sid(answer.json()), _code(answer)
+        sid, code = reference(answer.json().get("sid")), _code(answer)
         # A 201 without a SID is a success, too: sending again would make a second text.
         if (sid and answer.success) or (answer.status == 201 and code is None):
             self.note_served()
@@ -123,7 +122,7 @@ class Twilio(HttpCarrier):
         document how it stores it.
         """
         found = [each for each in self._listed(since, To=to) if self._is_ours(each, to, text)]
-        return list(dict.fromkeys(map(_sid, found)))
+        return list(dict.fromkeys(each["sid"] for each in found))
 
     def incoming(self, since: datetime, names: Collection[str]) -> list[Reply]:
         """Return the texts to our sender that Twilio lists since an instant, the oldest first."""
@@ -169,11 +168,11 @@ class Twilio(HttpCarrier):
             words = status if status in ("suspended", "closed") else "not active"
             raise CarrierError(f"Twilio: the account is {words}", account=True)
 
-    def balance(self) -> Money | None:
+    def balance(self) -> str | None:
         self.check()
         with suppress(CarrierError):  # a key may be kept from it, and a subaccount has none
             told = self._get(f"{self._account}/Balance.json")
-            return money(told.get("balance"), told.get("currency"))
+            return balance(told.get("balance"), told.get("currency"))
 
     def callback(self, request: Callback) -> list[News]:
         form = self._genuine(request)
@@ -272,12 +271,6 @@ class Twilio(HttpCarrier):
         reason = f"Twilio: {words} (HTTP {answer.status}, error {code})"
         meant = 429 if answer.status == 429 else code
         return self.refusal(answer, meant, reason, opted_out=meant == OPTED_OUT)
-
-
-def _sid(message):
-    """Return the SID of a message with its price, which Twilio tells only after sending it."""
-    cost = price(message.get("price"), message.get("price_unit"))
-    return Priced.of(reference(message.get("sid")), cost)
 
 
 def _code(answer):

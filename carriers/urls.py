@@ -1,9 +1,6 @@
 """Read the URLs of carriers."""
 
-import ipaddress
 import re
-import socket
-import unicodedata
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 SENDER = r"\d{3,8}|(?=.*[A-Za-z])[\w &+-]{1,11}"  # a short code or a name
@@ -77,23 +74,6 @@ def _masked(option):
     if equals:
         return f"{name}=***"
     return option and "***"  # a lone token has no name
-
-
-def is_link_local(host: str) -> bool:
-    """Return whether a host is an IP address that only this link knows; names are not looked up.
-
-    Clouds give out credentials of a machine at 169.254.169.254. Connections also understand the
-    older ways to write an IPv4 address: as one number, in hexadecimal or octal digits.
-    """
-    host = unicodedata.normalize("NFKC", host).partition("%")[0].rstrip(".")
-    try:
-        ip = ipaddress.ip_address(host)
-    except ValueError:
-        try:
-            ip = ipaddress.ip_address(socket.inet_aton(host))
-        except (OSError, UnicodeError):
-            return False  # a name
-    return (getattr(ip, "ipv4_mapped", None) or ip).is_link_local
 
 
 def base(url: str) -> SplitResult:

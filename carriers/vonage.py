@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 from carriers import Callback, CarrierError, Codes, News, NotGenuine, Part, opt_outs, urls
 from carriers.alphabets import SEPTETS
-from carriers.http import MOST_FIELDS, HttpCarrier, basic, parsed, reference
-from carriers.money import Money, Priced, money, price
+from carriers.http import MOST_FIELDS, HttpCarrier, balance, basic, parsed, reference
 
 # The status of each part of a text, grouped by what to do about it
 # (https://developer.vonage.com/en/messaging/sms/guides/troubleshooting-sms).
@@ -54,7 +53,6 @@ UNDELIVERED = {
     15: "the recipient has no credit",
 }
 
-CURRENCY = "EUR"  # of all prices and balances
 SHORTEST_TTL, LONGEST_TTL = 20_000, 604_800_000  # milliseconds
 LONGEST_CLIENT_REFERENCE = 40  # characters
 # Vonage repeats an unanswered callback for 24 hours, and does not document that it signs it again.
@@ -115,23 +113,22 @@ class Vonage(HttpCarrier):
         noes = [status for part in parts if (status := str(part["status"])) != "0"]
         if not noes:
             self.note_served()
-            return Priced.of(reference(parts[-1].get("message-id")), _price(parts))
+            return reference(parts[-1].get("message-id"))
         if len(noes) < len(parts):
             reason = f"Vonage: took {len(parts) - len(noes)} of {len(parts)} parts"
-            taken = [part for part in parts if str(part["status"]) == "0"]
-            raise CarrierError(reason, in_doubt=True, price=_price(taken))
+            raise CarrierError(reason, in_doubt=True)
         status = noes[0] if re.fullmatch(r"\d{1,3}", noes[0], re.ASCII) else "unknown"
         reason = f"Vonage: {REASONS.get(status, 'refused')} (status {status})"
         raise self.refusal(answer, status, reason)
 
-    def check(self) -> Money | None:
+    def check(self) -> str | None:
         """Ask for the balance, and return it."""
         answer = self.ask("GET", "/account/get-balance", headers=self.headers | self._login)
         content = answer.json()
         if answer.status != 200 or not content:
             # Vonage's own errors have a code, or a title (RFC 7807).
             raise self.no_verdict(answer, silent=not content.keys() & {"error-code", "title"})
-        return money(content.get("value"), CURRENCY)
+        return balance(content.get("value"), "EUR")
 
     def callback(self, request: Callback) -> list[News]:
         fields = self._genuine(request)
@@ -148,8 +145,7 @@ class Vonage(HttpCarrier):
             return opt_outs.replies(recipient, text, at, ids, part=part)
         code = fields.get("err-code", "")
         given = fields.get("client-ref")
-        cost = price(fields.get("price"), CURRENCY)
-        return self._report(message_id, fields.get("status"), code, recipient, at, given, ids, cost)
+        return self._report(message_id, fields.get("status"), code, recipient, at, given, ids)
 
     def _is_for(self, fields, kind):
         """Return whether a callback is about this sender: carriers may share a signature secret.
@@ -226,12 +222,6 @@ def _instant(timestamp):
         return at.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
-
-
-def _price(parts):
-    """Return the price of parts of a text; None unless the answer tells that of each."""
-    prices = [price(part.get("message-price"), CURRENCY) for part in parts]
-    return price(sum(each.amount for each in prices), CURRENCY) if all(prices) else None
 
 
 def _has_status(part):

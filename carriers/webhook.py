@@ -13,7 +13,6 @@ from urllib.parse import unquote
 
 from carriers import Codes, urls
 from carriers.http import Answer, HttpCarrier, basic, reference
-from carriers.money import Priced, price
 
 
 class SignedPosts(HttpCarrier):
@@ -82,8 +81,7 @@ class Webhook(SignedPosts):
         answer = self.post_signed(message_id, body, self._keys)
         content = answer.json()
         if answer.success and not content.get("error"):
-            cost = price(content.get("price"), content.get("currency"))
-            return Priced.of(reference(content.get("reference")), cost)
+            return reference(content.get("reference"))
         reason = f"the webhook refused (HTTP {answer.status})"
         silent = answer.status in (502, 503, 504)  # a gateway's word, and not the receiver's
         raise self.refusal(answer, answer.status, reason, silent=silent)

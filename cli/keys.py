@@ -75,18 +75,12 @@ def read_rules(name: str, urgent: bool | None, **options: str | None) -> dict:
     return changes
 
 
-any_address_option = click.option(
-    "--any-address", is_flag=True, help="Accept a link-local address, 169.254.0.0/16 or fe80::/10."
-)
-
-
 @keys.command()
 @name_argument
 @click.option(
     "--group", type=base.name, help="Keys of a group share messages sent with available_to_group."
 )
 @click.option("--events", "url", type=base.address, help="Send webhook events to this address.")
-@any_address_option
 @click.option("--expires", type=lifetime, help="Refuse the key after this time, such as 90d.")
 @click.option(
     "--role",
@@ -108,7 +102,6 @@ def create(
     name: str,
     group: str | None,
     url: str | None,
-    any_address: bool,
     expires: timedelta | None,
     role: str,
     limits: tuple[Limit, ...],
@@ -122,7 +115,7 @@ def create(
     with db.atomic():  # or a failure would leave a key whose secret nobody saw
         secret = ApiKey.issue(name, group, now, expires and now + expires, Role(role), limits, own)
         if url:
-            EventAddress.set(ApiKey.named(name), url, now, any_address)
+            EventAddress.set(ApiKey.named(name), url, now)
     base.say(secret)
     if role == Role.APPROVER and not group:
         base.say(f"{name} sees no messages: an approver sees only those of its --group", err=True)
@@ -213,7 +206,6 @@ def set_rules(name: str, **options: Any) -> None:
 @click.option(
     "--rotate", is_flag=True, help="Create a new signing secret; for a day, both sign events."
 )
-@any_address_option
 @click.pass_context
 def set_events(
     ctx: click.Context,
@@ -222,7 +214,6 @@ def set_events(
     off: bool,
     secret: bool,
     rotate: bool,
-    any_address: bool,
 ) -> None:
     """Set the address for a key's events, or show it and how many events are waiting.
 
@@ -232,7 +223,7 @@ def set_events(
         raise click.UsageError("Give an address or one option.", ctx)
     key, now = ApiKey.named(name), clock.now()
     if url:
-        EventAddress.set(key, url, now, any_address)
+        EventAddress.set(key, url, now)
     if rotate:
         EventAddress.rotate(key, now)
     address = EventAddress.of(key)

@@ -10,7 +10,6 @@ import click
 from cli import base
 from database import clock
 from reports.usage import Usage, count_usage
-from sending.attempts import Attempt
 
 # Spreadsheets run a cell that begins like this; in many countries they split lines at semicolons
 FORMULA = re.compile(r"(^|;)(\s*[=+\-@＝＋－＠])")
@@ -28,16 +27,9 @@ def month(value: str) -> datetime:
     "--month", "first", type=month, metavar="MONTH", help="As in 2026-11. Default: this month."
 )
 @base.key_option("Only texts of this key.")
-@click.option(
-    "--by",
-    type=click.Choice(["carrier"]),
-    help="Also by the carrier last given each text, with the prices that it reported.",
-)
 @base.json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print a CSV for a spreadsheet.")
-def usage(
-    first: datetime | None, key: str | None, by: str | None, as_json: bool, as_csv: bool
-) -> None:
+def usage(first: datetime | None, key: str | None, as_json: bool, as_csv: bool) -> None:
     """Count the texts and parts that were accepted in a month (UTC), by key and country.
 
     Only messages that are sent, delivered, undelivered or failed count.
@@ -46,10 +38,8 @@ def usage(
         raise click.UsageError("Give --json or --csv, not both.")
     first = (first or clock.now()).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     until = (first + timedelta(days=31)).replace(day=1)
-    used = count_usage(first, until, key, Attempt.prices if by else None)
-    names = Usage._fields if by else Usage._fields[:-3]
-    header = ["month", *names]
-    rows = [[f"{first:%Y-%m}", *each[: len(names)]] for each in used]
+    header = ["month", *Usage._fields]
+    rows = [[f"{first:%Y-%m}", *each] for each in count_usage(first, until, key)]
     if as_json:
         base.print_json([dict(zip(header, row, strict=True)) for row in rows])
     elif as_csv:

@@ -14,7 +14,6 @@ from database.tables import (
     EPOCH,
     MILLISECOND,
     PAGE,
-    AmountField,
     CarrierTextField,
     InstantField,
     Table,

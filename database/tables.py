@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 
 from peewee import BigIntegerField, Expression, Field, Model, Select, TextField
 
@@ -71,16 +70,6 @@ class InstantField(BigIntegerField):
 
     def python_value(self, value: int | None) -> datetime | None:
         return value if value is None else EPOCH + value * MILLISECOND
-
-
-class AmountField(BigIntegerField):
-    """A Decimal of up to eight places, stored as a whole number: so sums are exact."""
-
-    def db_value(self, value: Decimal | None) -> int | None:
-        return value if value is None else int(value.scaleb(8))
-
-    def python_value(self, value: int | None) -> Decimal | None:
-        return value if value is None else Decimal(value).scaleb(-8)
 
 
 def isoformat(instant: datetime) -> str:

@@ -58,16 +58,8 @@ class EventAddress(Table):
         return {address.key_id: address for address in cls.select()}
 
     @classmethod
-    def set(cls, key: ApiKey, url: str, now: datetime, any_address: bool = False) -> None:
-        """Set the address for the events of a key; the first one gets a secret.
-
-        Raise Refused for a link-local address, unless `any_address` is given.
-        """
-        if urls.is_link_local(urls.split(url).hostname) and not any_address:
-            raise Refused(
-                "this is a link-local address, at which clouds give out credentials; "
-                "--any-address accepts it"
-            )
+    def set(cls, key: ApiKey, url: str, now: datetime) -> None:
+        """Set the address for the events of a key; the first one gets a secret."""
         row = cls.insert(key=key, url=url, secret=_new_secret())
         anew = {cls.url: url, cls.off: None, cls.failing_since: None}
         with db.transaction():
@@ -164,7 +156,7 @@ class Backlog(NamedTuple):
 class Event(Table):
     """An event until it is delivered; it outlives its message.
 
-    A claim moves `next_try_at` to the end of its lease, by which its holder recognizes it.
+    A claim moves `next_try_at` to the end of its lease.
     """
 
     id = BigAutoField()
@@ -207,13 +199,6 @@ class Event(Table):
             cls.update(body=json.dumps(content)).where(cls.id == event.id).execute()
 
     @classmethod
-    def read_texts(cls, claimed: Iterable[Self]) -> None:
-        """Read the bodies of claimed events of replies again: their texts may be empty by now."""
-        if replied := {event.id: event for event in claimed if event.reply_id}:
-            for row in cls.select(cls.id, cls.body).where(cls.id.in_([*replied])):
-                replied[row.id].body = row.body
-
-    @classmethod
     def _row(cls, message):
         at = message.finished_at
         if message.status in BY_RECEIPT:  # a receipt comes after `sent`, even if recorded first
@@ -228,17 +213,11 @@ class Event(Table):
     # Delivery
 
     @classmethod
-    def receivers(
-        cls, now: datetime, began_at: datetime | None, held: Collection[int] = ()
-    ) -> list[EventAddress]:
-        """Return the addresses, with their keys, that have events due, or in hand for `held` keys.
-
-        Those that are switched off are left out.
-        """
+    def receivers(cls, now: datetime, began_at: datetime | None) -> list[EventAddress]:
+        """Return the addresses that are on and have events due, with their keys."""
         due = cls.select().where(cls.key == EventAddress.key, cls._due(now, began_at))
-        wanted = fn.EXISTS(due) | EventAddress.key.in_([*held])
         addresses = EventAddress.select(EventAddress, ApiKey).join(ApiKey)
-        return [*addresses.where(EventAddress.off.is_null(), wanted)]
+        return [*addresses.where(EventAddress.off.is_null(), fn.EXISTS(due))]
 
     @classmethod
     def claim(
@@ -246,8 +225,8 @@ class Event(Table):
     ) -> list[Self]:
         """Take up to `limit` events of a key that are due, the longest due first.
 
-        Nobody else gets them before they are recorded or released, or before `until`. With
-        `began_at`, events that were tried since then are not due.
+        Nobody else gets them before they are recorded, or before `until`. With `began_at`, events
+        that were tried since then are not due.
         """
         due = cls.select(cls.id).where(cls.key == key, cls._due(now, began_at))
         due = due.order_by(cls.next_try_at).limit(limit)
@@ -259,17 +238,6 @@ class Event(Table):
     def _due(cls, now, began_at):
         due = cls.next_try_at <= now
         return due & ((cls.tries == 0) | (cls.next_try_at <= began_at)) if began_at else due
-
-    @classmethod
-    def renew(cls, claimed: Collection[Self], until: datetime) -> None:
-        """Move the end of these events' leases; moving it to now releases them."""
-        if not claimed:
-            return
-        held = cls.id.in_([event.id for event in claimed])
-        held &= cls.next_try_at.in_({event.next_try_at for event in claimed})
-        cls.update(next_try_at=until).where(held).execute()
-        for event in claimed:
-            event.next_try_at = until
 
     @classmethod
     def correct(cls, now: datetime, lease: timedelta, longest: timedelta) -> None:
@@ -294,12 +262,13 @@ class Event(Table):
     def failed(self, answer: str, next_try_at: datetime | None, now: datetime) -> None:
         """Record a failed attempt, and when the next is due; None gives this event up.
 
-        Ignored if another scheduler now holds the event.
+        Ignored if this try was recorded already, by another scheduler that held the event after
+        us, or if the event was given up meanwhile.
         """
         changes = {"tries": self.tries + 1, "last_answer": answer, "next_try_at": next_try_at}
         changes["given_up_at"] = None if next_try_at else now
-        held = (Event.id == self.id) & (Event.next_try_at == self.next_try_at)
-        Event.update(changes).where(held).execute()
+        waits = (Event.id == self.id) & Event.next_try_at.is_null(False)
+        Event.update(changes).where(waits, Event.tries == self.tries).execute()
 
     @classmethod
     def give_up(cls, now: datetime) -> int:

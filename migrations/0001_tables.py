@@ -113,8 +113,6 @@ CREATE TABLE attempt (
     receipt TEXT,
     receipt_at BIGINT,
     ask_at BIGINT,
-    price BIGINT,
-    currency TEXT,
     PRIMARY KEY (message_id, number),
     FOREIGN KEY (message_id) REFERENCES message (id) ON DELETE CASCADE
 );
@@ -188,8 +186,6 @@ CREATE TABLE early_receipt (
     delivered BOOLEAN NOT NULL,
     reason TEXT,
     received_at BIGINT NOT NULL,
-    price BIGINT,
-    currency TEXT,
     number TEXT,
     message_id UUID,
     unmarked BOOLEAN NOT NULL DEFAULT false

@@ -18,7 +18,7 @@ from peewee import SQL, IntegerField, TextField
 
 import database
 from access.limits import SECOND, window
-from database import EPOCH, MILLISECOND, InstantField, Table, clock, isoformat
+from database import EPOCH, InstantField, Table, clock, isoformat
 from events.outbox import Event
 from monitoring import health
 from reports import queue, usage
@@ -30,10 +30,8 @@ WAITING_EVERY = timedelta(minutes=15)  # of texts for approval, and of replies
 FAILURES_EVERY = timedelta(hours=1)
 LOOK_EVERY = 5  # seconds
 PATIENCE = 15  # seconds that an end of a scheduler, or a test, waits for addresses
-AFTER_MIDNIGHT = timedelta(minutes=15)  # how long the day before is still looked at
 
 log = logging.getLogger("notices")
-_unrecorded = []  # problems that this process told when the disk was too full to record that
 
 
 class Notice(Table):
@@ -89,38 +87,19 @@ def _problems(settings, now):
     problems = health.read(now, settings.ways).each_problem()
     found = {f"{PROBLEM}{each.kind} {each.name}": each for each in problems}
     for subject, problem in found.items():
-        if _begins(problem, subject, now):
+        told = Notice.about(subject)
+        if not told.level and told.change(level=1, told_at=now):
             text = (
                 f"{problem.sentence}. Noticed at {isoformat(now)}. {_waiting(problem)}. "
                 f"{problem.what_to_do}"
             )
             yield Notification(problem.title, text, "failure")
-    while _unrecorded:
-        Notice.about(_unrecorded[0]).change(level=1, told_at=now)
-        del _unrecorded[0]
     for told in Notice.select().where(Notice.subject.startswith(PROBLEM), Notice.level == 1):
         if told.subject not in found and told.change(level=0, told_at=now):
             kind, _, name = told.subject.removeprefix(PROBLEM).partition(" ")
             title = health.Problem(kind, name=name).title
             text = f"The problem reported at {isoformat(told.told_at)} is over: {title}."
             yield Notification(f"over: {title}", text, "success")
-
-
-def _begins(problem, subject, now):
-    """Record that a problem is told; return whether it was not before.
-
-    A full disk may keep its own problem from being recorded; each process tells it once then.
-    """
-    if subject in _unrecorded:
-        return False
-    try:
-        told = Notice.about(subject)
-        return not told.level and told.change(level=1, told_at=now)
-    except database.ERRORS:
-        if problem.kind != "disk":
-            raise
-        _unrecorded.append(subject)
-        return True
 
 
 def _waiting(problem):
@@ -183,18 +162,13 @@ def _unusual(settings, now):
 
 def _limits(settings, now):
     """Return a notice of each limit per day or month that is used up, once in each."""
-    days, midnight = [(now, "")], _midnight(now)
-    if now - midnight < AFTER_MIDNIGHT:  # one may have been used up since the last look
-        yesterday = midnight - MILLISECOND
-        days.insert(0, (yesterday, f" on {yesterday:%Y-%m-%d}"))
-    for at, when in days:
-        for key, limit in usage.limits_used_up(at, settings.key_limits):
-            begins, _ = window(limit.unit, (at - EPOCH) // SECOND)
-            parts = " in parts" if limit.in_parts else ""
-            subject = f"limit per {limit.unit}{parts} of key {key.id}"
-            if limit.unit in ("d", "mo") and Notice.tell(subject, at, EPOCH + begins * SECOND):
-                what = f"{key.name} has used up its limit"
-                yield Notification(what, f"The key {what} of {limit}{when}.", "warning")
+    for key, limit in usage.limits_used_up(now, settings.key_limits):
+        begins, _ = window(limit.unit, (now - EPOCH) // SECOND)
+        parts = " in parts" if limit.in_parts else ""
+        subject = f"limit per {limit.unit}{parts} of key {key.id}"
+        if limit.unit in ("d", "mo") and Notice.tell(subject, now, EPOCH + begins * SECOND):
+            what = f"{key.name} has used up its limit"
+            yield Notification(what, f"The key {what} of {limit}.", "warning")
 
 
 def _midnight(instant):

@@ -1,15 +1,14 @@
 """What keys have used: texts and parts by the month, and their limits."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection
 from datetime import datetime
 from typing import NamedTuple
 
-from peewee import SQL, Expression, fn
+from peewee import SQL, fn
 
 from access.keys import MAY_SEND, ApiKey
 from access.limits import SECOND, KeyUse, Limit, parse, window
-from carriers.money import plain
 from database import EPOCH
 from models import Message, Status, first_id, has_status, tally_of
 from reports.listings import chosen_keys
@@ -29,46 +28,28 @@ class Usage(NamedTuple):
     delivered: int
     undelivered: int
     failed: int
-    # Only if it is asked for by carrier
-    carrier: str | None = None
-    price: str | None = None  # exact; None if the carrier told none
-    currency: str | None = None  # ISO 4217
 
 
-def count_usage(
-    since: datetime,
-    until: datetime,
-    key: str | None = None,
-    prices: Callable[[Expression], Iterable[tuple]] | None = None,
-) -> list[Usage]:
+def count_usage(since: datetime, until: datetime, key: str | None = None) -> list[Usage]:
     """Return what was accepted from one instant to another, by key and country.
 
-    With `prices` (`Attempt.prices`) also by carrier: one that told prices in several currencies has
-    a row for each, the first with the texts. Raise Refused if no key has this name.
+    Raise Refused if no key has this name.
     """
     accepted = (Message.id >= first_id(since)) & (Message.id < first_id(until))
     if key:
         accepted &= Message.key.in_(chosen_keys(key, None))
-    columns = [Message.key, Message.country, Message.status]
-    columns += [Message.carrier] if prices else []
+    columns = Message.key, Message.country, Message.status
     sums = Message.select(*columns, fn.COUNT(SQL("*")), fn.SUM(Message.parts)).group_by(*columns)
-    sums = sums.where(accepted, has_status(*USED))
     names = dict(ApiKey.select(ApiKey.id, ApiKey.name).tuples())
-    of_status, of_parts, of_price = defaultdict(Counter), Counter(), defaultdict(Counter)
-    for key_id, country, status, *carrier, texts, parts in sums.tuples():
-        used = names[key_id], country, *carrier
+    of_status, of_parts = defaultdict(Counter), Counter()
+    for key_id, country, status, texts, parts in sums.where(accepted, has_status(*USED)).tuples():
+        used = names[key_id], country
         of_status[used][status] += texts
         of_parts[used] += parts
-    for key_id, country, carrier, currency, price in prices(accepted) if prices else ():
-        of_price[names[key_id], country, carrier][currency] += price
     usages = []
-    for used in sorted({*of_parts, *of_price}, key=lambda used: [each or "" for each in used]):
+    for used in sorted(of_parts):
         counts = [of_status[used][status] for status in USED]
-        counts = [sum(counts), of_parts[used], *counts]
-        totals = [(plain(total), currency) for currency, total in of_price[used].items()]
-        for price, currency in sorted(totals, key=lambda each: each[1] or "") or [(None, None)]:
-            usages.append(Usage(*used[:2], *counts, *used[2:], price=price, currency=currency))
-            counts = [0] * len(counts)
+        usages.append(Usage(*used, sum(counts), of_parts[used], *counts))
     return usages
 
 

@@ -24,9 +24,8 @@ from peewee import (
     fn,
 )
 
-from carriers.money import Money
 from carriers.ways import Way
-from database import AmountField, CarrierTextField, InstantField, Table
+from database import CarrierTextField, InstantField, Table
 from database.clock import is_ahead
 from models import Message
 
@@ -64,8 +63,6 @@ class Attempt(Table):
     receipt = TextField(null=True)  # delivered or undelivered
     receipt_at = InstantField(null=True)
     ask_at = InstantField(null=True)  # when its carrier is asked whether it has it, while unclear
-    price = AmountField(null=True)  # if the carrier told it
-    currency = TextField(null=True)  # ISO 4217
 
     class Meta:
         primary_key = CompositeKey("message", "number")
@@ -118,18 +115,16 @@ class Attempt(Table):
         cls,
         copies: Mapping[uuid.UUID, Self],
         references: Mapping[uuid.UUID, str | None],
-        prices: Mapping[uuid.UUID, Money],
         carrier: Way,
         now: datetime,
     ) -> None:
         """Note that a carrier has accepted copies of locked messages, all by the messages' ids."""
         key, told = (cls.message, cls.number), (cls.result, cls.ended_at, cls.words, cls.reference)
-        told += cls.carrier, cls.price, cls.currency
+        told += (cls.carrier,)
         rows = []
         for id, copy in copies.items():
-            price = prices.get(id) or Money(copy.price, copy.currency)
             row = id, copy.number, copy.begun_at, Result.TAKEN, now, None, references[id]
-            rows.append((*row, copy.carrier or carrier.name, price.amount, price.currency))
+            rows.append((*row, copy.carrier or carrier.name))
         if rows:
             upsert = cls.insert_many(rows, (*key, cls.begun_at, *told))
             upsert.on_conflict(conflict_target=key, preserve=told).execute()
@@ -184,28 +179,11 @@ class Attempt(Table):
         lost = lost.where(cls.sender == sender, cls.result.is_null()).returning(cls)
         return [*lost.execute()]
 
-    def note_receipt(self, receipt: str, at: datetime, price: Money | None) -> None:
-        """Note what a carrier reports of this copy; `delivered` is the last word.
-
-        The price is that of one part, so it replaces the one in the answer only for a text of one.
-        """
+    def note_receipt(self, receipt: str, at: datetime) -> None:
+        """Note what a carrier reports of this copy; `delivered` is the last word."""
         told = {"receipt": receipt, "receipt_at": at}
-        of_one_part = Message.select().where(Message.id == self.message_id, Message.parts == 1)
-        if price and of_one_part.exists():
-            told |= cost(price)
         is_news = Attempt.receipt.is_null() | (Attempt.receipt != "delivered")
         self.update(told).where(self._is_this(), is_news).execute()
-
-    @classmethod
-    def prices(cls, accepted: Expression) -> list[tuple]:
-        """Sum the prices that carriers told for the messages that meet a condition.
-
-        The sums are by the message's key and country, the carrier and the currency.
-        """
-        columns = Message.key, Message.country, cls.carrier, cls.currency
-        total = fn.SUM(cls.price).converter(cls.price.python_value)
-        sums = cls.select(*columns, total).join(Message).group_by(*columns)
-        return [*sums.where(accepted, cls.price.is_null(False)).tuples()]
 
     @classmethod
     def of_messages(cls, ids: Collection[uuid.UUID]) -> dict[uuid.UUID, list[Self]]:
@@ -242,11 +220,6 @@ def was_refused(message: Message, carrier: Way, words: str, before: datetime) ->
     refused &= (Attempt.result == Result.REFUSED) & (Attempt.words == words)
     refused &= Attempt.is_by(carrier) & (Attempt.ended_at < before)
     return Attempt.select().where(refused).exists()
-
-
-def cost(price: Money | None) -> dict[str, Any]:
-    """Return the columns of an attempt that hold a price; none if there is none."""
-    return {"price": price.amount, "currency": price.currency} if price else {}
 
 
 for _name, _columns, _where in (

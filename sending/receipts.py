@@ -20,12 +20,11 @@ import recipients
 from access.do_not_call import LastReply, OptedOut
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.lanes import FIRST
-from carriers.money import Money, Priced
 from carriers.ways import Way, by_name
-from database import AmountField, CarrierTextField, InstantField, Table, db, lock_texts
+from database import CarrierTextField, InstantField, Table, db, lock_texts
 from models import TAKEN, Message, Status, has_status
 from sending import replies, waiting
-from sending.attempts import DIED, REFERENCE_FORM, Attempt, Result, cost
+from sending.attempts import DIED, REFERENCE_FORM, Attempt, Result
 
 log = logging.getLogger("receipts")
 
@@ -59,8 +58,6 @@ class EarlyReceipt(Table):
     delivered = BooleanField()
     reason = CarrierTextField(null=True)
     received_at = InstantField(index=True)
-    price = AmountField(null=True)
-    currency = TextField(null=True)
     number = TextField(null=True, index=True)  # the recipient, if the carrier names it
     message_id = UUIDField(null=True, index=True)  # if the carrier repeats it
     # Anybody may have written it: it counts only for a message to its number
@@ -69,7 +66,7 @@ class EarlyReceipt(Table):
     @classmethod
     def keep(cls, said: Receipt, now: datetime, carrier: Way, unmarked: bool = False) -> None:
         """Keep a receipt until acceptance is recorded; `delivered` replaces one kept before."""
-        early = cls(carrier=carrier.name, received_at=now, unmarked=unmarked, **cost(said.price))
+        early = cls(carrier=carrier.name, received_at=now, unmarked=unmarked)
         early.delivered, early.reason = said.delivered, said.reason
         early.number, early.message_id = said.number, said.message_id
         early.reference = early.prefix + said.reference
@@ -86,10 +83,8 @@ class EarlyReceipt(Table):
     @property
     def receipt(self) -> Receipt:
         """The receipt as it came."""
-        price = None if self.price is None else Money(self.price, self.currency)
         reference = self.reference.removeprefix(self.prefix)
-        said = reference, self.delivered, self.reason, self.number, self.message_id, price
-        return Receipt(*said)
+        return Receipt(reference, self.delivered, self.reason, self.number, self.message_id)
 
 
 class IgnoredOptOut(Table):
@@ -134,12 +129,11 @@ def sent(
     if not references:
         return 0
     said = {id: Attempt.reference.db_value(each or None) for id, each in references.items()}
-    prices = {id: each.price for id, each in references.items() if isinstance(each, Priced)}
     with db.atomic():
         lock_texts({each for each in said.values() if each} | {*map(str, said)})
         known = _known(said, carrier)
         new = {id: each for id, each in said.items() if id not in known}
-        recipients = _take(new, now, carrier, numbers or {}, prices) if new else []
+        recipients = _take(new, now, carrier, numbers or {}) if new else []
         _apply_early(said, {*recipients} - {None}, carrier, now)
     return len(recipients)
 
@@ -168,7 +162,7 @@ def _is_known(id, copy):
     return own.exists()
 
 
-def _take(references, now, carrier, numbers, prices):
+def _take(references, now, carrier, numbers):
     """Record that the carrier accepted messages; return their numbers, None for a redacted one.
 
     A try that was counted when its answer was lost does not count again.
@@ -192,7 +186,7 @@ def _take(references, now, carrier, numbers, prices):
     )
     accept = accept.from_(taken).where(Message.id == id, Message.status.not_in(TAKEN))
     changed = Message.change(accept)
-    Attempt.note_accepted(copies, references, prices, carrier, now)
+    Attempt.note_accepted(copies, references, carrier, now)
     for id, copy in in_doubt.items():
         message = Message.get_by_id(id)
         since_retry = copy.number > message.tries_before
@@ -423,13 +417,13 @@ def _apply(said, at, carrier, now, unmarked=False):
         return said.message_id if _is_of_other_part(said, carrier) else None
     id = copy.message_id
     if copy.result == Result.UNCLEAR:  # the receipt shows that it was accepted, too
-        _take({id: said.reference}, now, carrier, {id: copy.number}, {})
+        _take({id: said.reference}, now, carrier, {id: copy.number})
         copy.reference = said.reference
     status = Status.DELIVERED if said.delivered else Status.UNDELIVERED
     counts = copy.counts_now() if said.delivered else copy.is_latest_taken()
     changes = {"status": status, "last_error": said.reason, "receipt_at": at}
     Message.change(Message.update(changes).where(counts, _MAY_BECOME[status]))
-    copy.note_receipt(status, at, said.price)
+    copy.note_receipt(status, at)
     about = {"message_id": str(id)}
     log.info("message %s is %s by a receipt of %s", id, status, carrier.name, extra=about)
     return id

@@ -11,7 +11,7 @@ from carriers.lanes import Lane, Routes
 from database import db
 from models import WAITING, Message, Status
 from sending import doubts, inbound, outcomes, receipts
-from sending.attempts import Attempt, Result, cost, was_refused
+from sending.attempts import Attempt, Result, was_refused
 from sending.carrier_state import CarrierState
 from sending.inbound import ReplyRules
 from sending.outcomes import Outcome, Terms
@@ -139,11 +139,11 @@ class Recorder:
 
         If its scheduler was taken for dead meanwhile, a refusal settles what was unclear.
         """
-        told = {"words": str(error)} | cost(error.price)
+        words = str(error)
         if error.in_doubt:
             at = outcome.send_at or now
-            Attempt.end(send.message, now, Result.UNCLEAR, **told, ask_at=at)
-        elif Attempt.end(send.message, now, Result.REFUSED, **told, ask_at=None):
+            Attempt.end(send.message, now, Result.UNCLEAR, words=words, ask_at=at)
+        elif Attempt.end(send.message, now, Result.REFUSED, words=words, ask_at=None):
             since_retry = send.message.claim_number > send.message.tries_before
             send.message.settle_doubts(self.way, int(since_retry), once=True)
 

@@ -19,7 +19,7 @@ from carriers import Reply as Said
 from carriers.ways import Way
 from database import db
 from desk_visitor import Visitor, ask, issue
-from events.delivery import Deliveries, Try
+from events.delivery import Deliveries, Receiver, Try
 from events.outbox import Event, EventAddress
 from models import Message, Status
 from samples import DAY, HOUR, LONDON, MINUTE, NEIGHBOUR, NEW_YORK, TUESDAY_NOON
@@ -193,7 +193,7 @@ def an_event_in_vain():
         deliveries = Deliveries(300, Message.note_notified)
         answer = type("Gone", (), {"success": False, "status": 410, "retry_after": None})
         deliveries.unrecorded = [Try(event, address, answer, "HTTP 410")]
-        deliveries.in_hand = {event.id: event}
+        deliveries.receivers = {address.url: Receiver(address.url)}
         deliveries.record(TUESDAY_NOON)
 
     return record

@@ -68,9 +68,6 @@ def test_the_output_has_these_columns_in_this_order(session, run):
         $ flask usage --csv
         {NAMES}
         2026-03,app,US,5,9,1,1,1,2
-        $ flask usage --by carrier --csv
-        {NAMES},carrier,price,currency
-        2026-03,app,US,5,9,1,1,1,2,,,
         $ flask usage --month 2020-02
         no texts to count in 2020-02
         $ flask usage --month 2020-02 --csv

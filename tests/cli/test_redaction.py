@@ -115,13 +115,13 @@ KEPT_ON_PURPOSE = {
 NO_NUMBER_AND_NO_TEXT = {
     "api_key": {"name", "group", "role", "digest", "old_digest", "limits", "hours"}
     | {"quiet_hours", "check_dnc", "expire_after"},
-    "attempt": {"carrier", "result", "reference", "words", "receipt", "currency"},
+    "attempt": {"carrier", "result", "reference", "words", "receipt"},
     "audit": {"who", "what", "key_name", "details"},
     "carrier_state": {"name", "trouble", "stand_ins"},
     "opt_out": {"source"},
     "do_not_call": {"source"},
     "do_not_call_history": {"kind", "what", "why", "who"},
-    "early_receipt": {"reference", "carrier", "reason", "currency"},
+    "early_receipt": {"reference", "carrier", "reason"},
     "event": {"webhook_id", "last_answer"},
     "event_address": {"url", "secret", "old_secret", "off"},
     "message": {"status", "approved_by", "cancelled_by"}

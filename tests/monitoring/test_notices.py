@@ -4,7 +4,6 @@ import json
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 
 import pytest
 
@@ -435,36 +434,3 @@ def test_people_are_told_how_many_replies_wait_and_how_many_may_be_a_no(look):
     assert look(LATER) == []
     hear("Well", LATER)
     assert look(LATER) == ["1 reply waits to be read."]
-
-
-# A day's limit that is used up in the day's last minute
-
-MIDNIGHT = TUESDAY_NOON.replace(hour=0) + DAY
-
-
-@pytest.mark.parametrize("late", [timedelta(0), 4 * SECOND, 10 * MINUTE])
-def test_what_was_used_up_just_before_midnight_is_told_once(look, late):
-    used(key_named("shop"), 10, "10/d", now=MIDNIGHT - SECOND)
-    assert look(MIDNIGHT + late) == [f"{ALL} 10/d on 2026-03-03."]
-    assert look(MIDNIGHT + late + SECOND) == []
-
-
-def test_it_is_told_though_the_key_has_been_used_since(look):
-    key = key_named("shop")
-    for now in [MIDNIGHT - SECOND] * 10 + [MIDNIGHT + SECOND]:
-        store(now=now, key=key, status=Status.SENT, finished_at=now)
-    used(key, 1, "10/d", now=MIDNIGHT + SECOND)
-    assert look(MIDNIGHT + 2 * SECOND) == [f"{ALL} 10/d on 2026-03-03."]
-    for _ in range(9):
-        store(now=MIDNIGHT + MINUTE, key=key, status=Status.SENT, finished_at=MIDNIGHT + MINUTE)
-    used(key, 10, now=MIDNIGHT + MINUTE)
-    assert look(MIDNIGHT + MINUTE) == [f"{ALL} 10/d."]
-    assert look(MIDNIGHT + 2 * MINUTE) == []
-
-
-@pytest.mark.parametrize(("told", "then"), [(-SECOND, timedelta(0)), (None, timedelta(hours=8))])
-def test_what_was_told_before_midnight_or_is_of_yesterday_is_not_told(look, told, then):
-    used(key_named("shop"), 10, "10/d", now=MIDNIGHT - SECOND)
-    if told:
-        assert look(MIDNIGHT + told) == [f"{ALL} 10/d."]
-    assert look(MIDNIGHT + then) == []

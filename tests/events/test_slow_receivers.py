@@ -1,4 +1,4 @@
-"""Receivers take turns: those that hang, however many, hold up no other key's events."""
+"""Receivers that hang, however many, hold up no other key's events; one has two at once."""
 
 from collections import Counter
 
@@ -52,33 +52,22 @@ def test_many_that_hang_hold_up_nobody_who_comes_later(hanging, receivers, deliv
     wait_until(lambda: len(shares(server)) == 40)
     told("other", other, 30)
     wait_until(lambda: len({*other.ids}) == 30, 8)
-    assert max(shares(server).values()) == 1, "one that has not answered gets one event at a time"
+    assert {*shares(server).values()} == {2}
 
 
-@pytest.mark.slow
-def test_more_that_hang_than_there_is_room_for_take_turns_and_leave_half_of_it(
-    hanging, receivers, deliveries, monkeypatch
-):
-    monkeypatch.setattr(delivery, "TIMEOUT", 1)
-    monkeypatch.setattr(delivery, "MOST", 16)
-    server, good = hanging(20, events=20), receivers()
+def test_an_address_gets_two_requests_at_once(receiver, deliveries):
+    receiver.delay = 0.1
+    for key in ("first", "second"):
+        told(key, receiver, 10)
     deliveries()
-    wait_until(lambda: len(shares(server)) == 20 and min(shares(server).values()) >= 2)
-    assert max(shares(server).values()) <= 4, "some have had more than their turn"
-    server.most = 0
-    wait_until(lambda: max(shares(server).values()) >= 5)
-    assert server.most <= 16 // 2
-    good.delay = 0.1
-    told("good", good, 20)
-    wait_until(lambda: len(good.events) == 20)
-    assert good.most == delivery.AT_ONCE
+    wait_until(lambda: len(receiver.events) == 20)
+    assert receiver.most == delivery.AT_ONCE == 2
 
 
 def test_keys_that_share_an_address_take_turns(receiver, deliveries):
-    receiver.delay = 0.01
-    told("many", receiver, 1500)
+    told("many", receiver, 300)
     told("few", receiver, 1)
     few = str(Message.select().where(Message.key == key_named("few")).get().id)
     deliveries()
     wait_until(lambda: any(event["data"]["message_id"] == few for event in receiver.events))
-    assert len(receiver.events) < 750
+    assert len(receiver.events) < 150
