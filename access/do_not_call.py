@@ -13,8 +13,8 @@ from peewee import SQL, Expression, Field, TextField, fn
 from access.audit import Action, Audit
 from access.keys import ApiKey
 from access.rules import LAST
-from database import InstantField, Table, db, in_pages
-from database.clock import is_ahead
+from database import PAST, InstantField, Table, db, in_pages
+from database.clock import SKEW
 
 # As SQL: peewee takes five times as long to write thousands of rows as a database to insert them.
 # {numbers} is a table of an array of numbers
@@ -256,7 +256,8 @@ class LastReply(Table):
     """
 
     number = TextField(primary_key=True)
-    said_at = InstantField()  # by the carrier's clock if it told the time, otherwise the arrival
+    # By the carrier's clock if it told the time, otherwise the arrival
+    said_at = InstantField(PAST)
 
     @classmethod
     def note(cls, number: str, said_at: datetime | None, now: datetime) -> bool:
@@ -265,11 +266,11 @@ class LastReply(Table):
         Carriers tell whole seconds, so replies of the same second count in the order of arrival.
         On Postgres this locks the number, so its replies take effect one after the other.
         """
-        in_order = said_at is None or is_ahead(said_at, now)  # then the carrier's clock is wrong
+        in_order = said_at is None or said_at > now + SKEW  # then the carrier's clock is wrong
         reply = cls.insert(number=number, said_at=now if in_order else said_at)
         if not in_order:
             ends = said_at.replace(microsecond=0) + timedelta(seconds=1)
-            in_order = (cls.said_at < ends) | is_ahead(cls.said_at, now)
+            in_order = cls.said_at < ends
         noted = reply.on_conflict(
             conflict_target=[cls.number], preserve=[cls.said_at], where=in_order
         )
