@@ -42,8 +42,8 @@ SHOWN = {
     *("message.approved_at", "message.last_error_at", "message.receipt_at", "message.told_at"),
     *("attempt.ended_at", "attempt.receipt_at", "reply.read_at", "event.at", "audit.at"),
     *("api_key.created_at", "api_key.revoked_at", "api_key.last_used_at", "api_key.paused_at"),
-    *("do_not_call.added_at", "do_not_call.opted_out_at", "do_not_call_history.at"),
-    *("do_not_call_history.said_at", "do_not_call_history.opted_out_at"),
+    *("do_not_call.added_at", "opt_out.added_at", "do_not_call_history.at"),
+    "do_not_call_history.said_at",
 }
 """Instants that are only shown, or say since when a person has wanted something."""
 
