@@ -48,7 +48,7 @@ def check_carriers(ctx: click.Context, name: str | None, to: str | None) -> None
     settings = current_app.config["SETTINGS"]
     if not settings.carrier_url:
         raise Refused("CARRIER_URL is not set, so texts wait")
-    ways = [way for way in settings.ways if name in (None, *way.names)]
+    ways = [way for way in settings.ways if name in (None, way.name)]
     if not ways:
         raise Refused("CARRIER_URL has no carrier of this name")
     if to and len(ways) > 1:

@@ -112,8 +112,6 @@ CREATE TABLE attempt (
     FOREIGN KEY (message_id) REFERENCES message (id) ON DELETE CASCADE
 );
 CREATE INDEX attempt_reference ON attempt (reference) WHERE reference IS NOT NULL;
-CREATE INDEX attempt_reference_form ON attempt (ltrim(lower(reference), '0'))
-    WHERE reference IS NOT NULL;
 CREATE INDEX attempt_ask ON attempt (carrier, ask_at)
     WHERE result = 'unclear' AND ask_at IS NOT NULL;
 CREATE INDEX attempt_sender ON attempt (sender) WHERE result IS NULL;
@@ -181,8 +179,7 @@ CREATE TABLE early_receipt (
     reason TEXT,
     received_at BIGINT NOT NULL,
     number TEXT,
-    message_id UUID,
-    unmarked BOOLEAN NOT NULL DEFAULT false
+    message_id UUID
 );
 CREATE INDEX early_receipt_received_at ON early_receipt (received_at);
 CREATE INDEX early_receipt_number ON early_receipt (number);

@@ -38,9 +38,6 @@ MAY_BE_NO = SQL("may_be_no")
 READ = 2
 """The rank of replies that nobody has to read."""
 
-AGAIN = "again"
-"""The name in `pieces` of the list of the parts that came again, by number."""
-
 PARTS_WITHIN = timedelta(minutes=5)
 """How long the parts of a text are waited for, from the first on."""
 
@@ -64,8 +61,7 @@ class Reply(Table):
     read_by = TextField(null=True)
     part_reference = CarrierTextField(null=True)  # by which the carrier knows parts of a text
     parts = IntegerField(null=True)
-    # A JSON object: the texts of the parts by their numbers, and which came again once it was whole
-    pieces = TextField(null=True)
+    pieces = TextField(null=True)  # a JSON object: the texts of the parts by their numbers
     # When it is shown as it is, while parts are missing
     due_at = InstantField(PARTS_WITHIN, null=True)
 
@@ -156,25 +152,6 @@ class Reply(Table):
     @property
     def by_number(self) -> dict[str, str]:
         """The texts of the parts that have come, by their numbers."""
-        return {number: text for number, text in self._pieces.items() if number != AGAIN}
-
-    def note_again(self, number: str) -> None:
-        """Store that a part has come again."""
-        again = {*self._pieces.get(AGAIN, ()), number}
-        self.pieces = json.dumps(self._pieces | {AGAIN: sorted(again)})
-        self.save(only=[Reply.pieces])
-
-    def take_again(self) -> dict[str, str]:
-        """Return the parts that have come again, and clear that mark."""
-        pieces = self.by_number
-        again = {number: pieces[number] for number in self._pieces.get(AGAIN, ())}
-        if again:
-            self.pieces = json.dumps(pieces)
-            self.save(only=[Reply.pieces])
-        return again
-
-    @property
-    def _pieces(self):
         return json.loads(self.pieces or "{}")
 
 

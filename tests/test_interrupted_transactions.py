@@ -166,7 +166,7 @@ def a_receipt_by_number():
     """One that was kept until its text was in doubt."""
     receipts.record_receipts([Receipt("R1", True, None, NEW_YORK)], TUESDAY_NOON, Way("fake"))
     held(Status.SENDING, in_doubt=1, in_doubt_since=TUESDAY_NOON - MINUTE)
-    return lambda: receipts.look_again(NEW_YORK, [], TUESDAY_NOON)
+    return lambda: receipts.look_again(NEW_YORK, TUESDAY_NOON)
 
 
 def a_death():

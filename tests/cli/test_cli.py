@@ -258,7 +258,6 @@ def test_a_carrier_that_cannot_be_used_is_one_line_without_its_token(check, twil
         ("TWILIO", f"--to {NEW_YORK}", 0, f"twilio accepted the text: SM{1:032x}"),
         ("TWILIO VONAGE", "", 0, "twilio accepts texts\nvonage accepts texts, balance 10.28 EUR"),
         ("TWILIO#name=a TWILIO#name=b", "--carrier b", 0, "b accepts texts"),
-        ("TWILIO#name=a&was=c TWILIO#name=b", "--carrier c", 0, "a accepts texts"),
         (f"TWILIO {NOWHERE}", "", 0, f"twilio accepts texts\nwebhook {CANNOT}"),
         (f"{NOWHERE} TWILIO", "--carrier webhook", 2, f"webhook {CANNOT}"),
         (f"{NOWHERE}#name=a {NOWHERE}#name=b", "", 2, f"a {CANNOT}\nb {CANNOT}"),

@@ -68,16 +68,6 @@ def test_a_stop_that_came_while_nobody_listened_stops(listen, twilio_server):
     assert len(texts()) == 2, "once each"
 
 
-def test_one_that_came_while_its_carrier_was_renamed_stops(listen, twilio_server):
-    listen(TUESDAY_NOON)
-    twilio_server.messages = [incoming(NEW_YORK, "STOP")]
-    renamed = f"{twilio_server.url}#name=us&was=older,twilio"
-    listen(BACK, renamed)
-    assert OptedOut.lists(NEW_YORK)
-    listen(BACK + SECOND, renamed)
-    assert len(twilio_server.asked) == 1
-
-
 @pytest.fixture
 def called_back(settings, twilio_server):
     """Have Twilio call back with the text SM1, with a CARRIER_URL that names its carrier."""
@@ -93,11 +83,10 @@ def called_back(settings, twilio_server):
 
 
 @pytest.mark.parametrize("is_called_first", [True, False])
-@pytest.mark.parametrize("was", ["", "#name=us&was=twilio"])
 def test_what_is_called_back_as_well_is_kept_once(
-    listen, twilio_server, called_back, is_called_first, was
+    listen, twilio_server, called_back, is_called_first
 ):
-    url = f"{twilio_server.url}{was}"
+    url = twilio_server.url
     listen(TUESDAY_NOON, url)
     twilio_server.messages = [incoming(NEW_YORK, "Hi")]
     if is_called_first:
@@ -159,11 +148,11 @@ def test_of_a_messaging_service_its_own_are_read(twilio_server):
         incoming(LONDON, "another's", "SM2", messaging_service_sid=f"MG{'2' * 32}"),
     ]
     url = twilio_server.url.replace("+15005550006", service)
-    found = carriers.connect(url, 1, 5, None).incoming(TUESDAY_NOON, ["twilio"])
+    found = carriers.connect(url, 1, 5, None).incoming(TUESDAY_NOON)
     assert [(each.number, each.text) for each in found] == [(NEW_YORK, "ours")]
 
 
 def test_nobody_can_have_answered_a_name(twilio_server):
     url = twilio_server.url.replace("+15005550006", "ACME")
-    assert carriers.connect(url, 1, 5, None).incoming(TUESDAY_NOON, ["twilio"]) == []
+    assert carriers.connect(url, 1, 5, None).incoming(TUESDAY_NOON) == []
     assert twilio_server.asked == []

@@ -241,55 +241,16 @@ def test_a_reference_that_is_used_again_at_once_begins_another_text():
     assert {each.text for each in stored()} == {"one 1 one 2 ", "two 1 two 2 "}
 
 
-@pytest.mark.parametrize(
-    ("texts", "orders"),
-    [
-        ([["Dear shop, ", "yes"], ["Dear shop, ", "no"]], [(0, 1), (0, 1)]),
-        ([["Dear shop, ", "yes"], ["Dear shop, ", "no"]], [(1, 0), (1, 0)]),
-        ([["yes ", "Regards"], ["no ", "Regards"]], [(0, 1), (0, 1)]),
-        ([["yes ", "Regards"], ["no ", "Regards"]], [(0, 1), (1, 0)]),
-        ([["a", "b", "c"], ["a", "b", "d"]], [(0, 1, 2), (0, 1, 2)]),
-        ([["a", "b", "c"], ["a", "b", "d"]], [(0, 1, 2), (1, 2, 0)]),
-        ([["a", "b"], ["a", "c"], ["a", "d"]], [(0, 1)] * 3),
-        ([["a", "b"], ["a", "c"], ["d", "c"]], [(0, 1), (0, 1), (1, 0)]),
-    ],
-)
-@pytest.mark.parametrize("copies", [1, 2])
-def test_a_second_text_may_share_parts_and_reference_with_one_that_is_whole(texts, orders, copies):
-    """Each part may be delivered again, too."""
-    for parts, order in zip(texts, orders, strict=True):
-        for number in order:
-            for _ in range(copies):
-                hear(parts[number], part=part(number + 1, len(parts)))
-    assert sorted(each.text for each in stored()) == sorted(map("".join, texts))
-    assert len(stored(LATER + HOUR)) == len(texts)
-
-
 def test_a_whole_text_that_is_delivered_again_is_none():
     for text in ("a", "b", "a", "b"):
         hear(text, part=part(1 + (text == "b")))
     assert [each.text for each in stored(LATER + HOUR)] == ["ab"]
-    hear("c", part=part(2))
-    assert sorted(each.text for each in stored()) == ["ab", "ac"]
 
 
 def test_a_part_that_comes_again_before_its_text_is_whole_is_of_no_other():
     for seconds, text in enumerate(("a1", "a2", "a2", "x1", "a3", "x2", "x3")):
         hear(text, LATER + seconds * SECOND, part=part(int(text[1]), 3))
     assert sorted(each.text for each in stored(LATER + HOUR)) == ["a1a2a3", "x1x2x3"]
-
-
-def test_a_part_that_came_again_is_of_no_text_that_begins_after_five_minutes():
-    for number in (1, 2, 1):
-        hear(f"{number}", part=part(number))
-    hear("x", LATER + 5 * MINUTE, part=part(2))
-    assert sorted(each.text for each in stored(LATER + HOUR)) == ["12", "x"]
-
-
-def test_equal_parts_that_the_carrier_tells_apart_are_of_two_texts():
-    for id, number in enumerate((1, 1, 2, 2)):
-        hear(f"{number}", part=part(number), message_ids=(f"vonage {id}",))
-    assert [each.text for each in stored()] == ["12", "12"]
 
 
 def test_a_character_that_two_parts_share_is_whole_again():
