@@ -157,19 +157,18 @@ CREATE TABLE carrier_state (
 CREATE TABLE do_not_call (
     number TEXT NOT NULL PRIMARY KEY,
     added_at BIGINT NOT NULL,
-    source TEXT,
-    opted_out_at BIGINT
+    source TEXT NOT NULL
 );
 
 CREATE TABLE do_not_call_history (
     id SERIAL NOT NULL PRIMARY KEY,
     number TEXT NOT NULL,
+    kind TEXT NOT NULL,
     at BIGINT NOT NULL,
     what TEXT NOT NULL,
-    why TEXT,
+    why TEXT NOT NULL,
     who TEXT,
-    said_at BIGINT,
-    opted_out_at BIGINT
+    said_at BIGINT
 );
 CREATE INDEX do_not_call_history_number ON do_not_call_history (number);
 
@@ -246,6 +245,12 @@ CREATE TABLE notice (
     told_at BIGINT,
     level INTEGER NOT NULL DEFAULT 0,
     newest TEXT
+);
+
+CREATE TABLE opt_out (
+    number TEXT NOT NULL PRIMARY KEY,
+    added_at BIGINT NOT NULL,
+    source TEXT NOT NULL
 );
 
 CREATE TABLE opt_out_message (

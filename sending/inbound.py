@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import carriers
 from acceptance import NewMessage
-from access.do_not_call import DoNotCall
+from access.do_not_call import OptedOut
 from access.keys import ApiKey
 from access.limits import SECOND, KeyUse, Limit, lock_numbers, needs
 from carriers import LateAnswer, OptOut, Receipt
@@ -228,8 +228,8 @@ def _is_settled(means, said, answer):
 
 
 def _may_be_no(reply, means):
-    """Return whether people must decide if this is a no: not if the number is on the list."""
-    return means is Meaning.MAYBE_NO and not DoNotCall.lists(reply.number)
+    """Return whether people must decide if this is a no: not if the number has opted out."""
+    return means is Meaning.MAYBE_NO and not OptedOut.lists(reply.number)
 
 
 def _tell(reply, now):

@@ -15,7 +15,7 @@ from uuid import UUID
 from peewee import EXCLUDED, BooleanField, ModelSelect, TextField, UUIDField, ValuesList, fn
 
 import recipients
-from access.do_not_call import DoNotCall, LastReply
+from access.do_not_call import LastReply, OptedOut
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.lanes import FIRST
 from carriers.ways import Way
@@ -231,7 +231,7 @@ def ignore(stop: bool, problem: str, now: datetime) -> None:
 
 
 def obey(said: OptOut, now: datetime, check_dnc: str) -> Effect:
-    """Do as a recipient said: STOP lists the number, START takes it off if a reply put it there.
+    """Do as a recipient said: STOP notes an opt-out, and START ends any.
 
     A word, also one from the carrier, changes nothing if it is older than the last one about this
     number, or a repeat. A STOP blocks the messages that wait for the number and look at the list.
@@ -242,9 +242,9 @@ def obey(said: OptOut, now: datetime, check_dnc: str) -> Effect:
         if not LastReply.note(said.number, said.at, now):
             return Effect()
         if not said.stop:
-            DoNotCall.remove([said.number], now, "reply", said_at=said.at)
+            OptedOut.end(said.number, now, said.at)
             return Effect()
-        new = replies.put_on_list([said.number], now, said.source, said_at=said.at)
+        new = replies.put_on_list(OptedOut, [said.number], now, said.source, said_at=said.at)
     return Effect(new > 0, waiting.block_number(said.number, now, check_dnc))
 
 

@@ -17,11 +17,12 @@ from peewee import (
     ModelSelect,
     TextField,
     UUIDField,
+    chunked,
 )
 
 import recipients
 from access.audit import Action, Audit
-from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply
+from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply, OptedOut
 from database import PAGE, PAST, CarrierTextField, InstantField, Table, db, isoformat
 from events.outbox import Event
 from models import Message
@@ -91,7 +92,7 @@ class Reply(Table):
         found = cls.select(cls.id, cls.text).where(was_read)
         read = {each.id: meaning.read_part(each.text) for each in found}
         maybe = [id for id, means in read.items() if means is Meaning.MAYBE_NO]
-        undecided = cls.id.in_(maybe) & cls.number.not_in(DoNotCall.select(DoNotCall.number))
+        undecided = cls.id.in_(maybe) & cls.number.not_in(OptedOut.select(OptedOut.number))
         changes = {"read_at": None, "read_by": None, "may_be_no": undecided}
         done = cls.update(changes).where(was_read, cls.id.in_([*read]))
         return {each.id for each in done.returning(cls.id).execute()}
@@ -102,9 +103,10 @@ class Reply(Table):
         return {each.id for each in read.returning(cls.id).execute()}
 
     @classmethod
-    def note_listed(cls, by: str, now: datetime) -> None:
-        """Mark possible opt-outs of numbers on the Do Not Call list as read: they are decided."""
-        cls._note_read(MAY_BE_NO & cls.number.in_(DoNotCall.select(DoNotCall.number)), by, now)
+    def note_listed(cls, numbers: Iterable[str], by: str, now: datetime) -> None:
+        """Mark the possible opt-outs of listed numbers as read: they are decided."""
+        for some in chunked(numbers, PAGE):
+            cls._note_read(MAY_BE_NO & cls.number.in_(some), by, now)
 
     # Growing old
 
@@ -154,19 +156,20 @@ class Reply(Table):
 
 
 def put_on_list(
-    numbers: Iterable[str],
+    which: type[OptedOut] | type[DoNotCall],
+    numbers: Collection[str],
     now: datetime,
     source: str,
     who: str | None = None,
     said_at: datetime | None = None,
 ) -> int:
-    """Put numbers on the Do Not Call list, as DoNotCall.add does; return how many are new.
+    """Put numbers on one of the two lists, as its `add` does; return how many are new.
 
     Their possible opt-outs are decided by that.
     """
     with db.atomic():
-        new = DoNotCall.add(numbers, now, source, who, said_at)
-        Reply.note_listed(who or source, now)
+        new = which.add(numbers, now, source, who, said_at)
+        Reply.note_listed(numbers, who or source, now)
     return new
 
 
@@ -179,7 +182,7 @@ def read_number(text: str, region: str | None) -> str:
         return recipients.national(text, region)
     except recipients.InvalidNumber:
         number = "+" + re.sub(r"[^0-9]", "", text)
-        columns = (Message.to, Reply.number, DoNotCall.number, DoNotCallHistory.number)
+        columns = (Message.to, Reply.number, DoNotCallHistory.number)
         stored = (each.model.select().where(each == number).exists() for each in columns)
         if text.strip().startswith("+") and any(stored):
             return number

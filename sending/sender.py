@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from access.do_not_call import DoNotCall
+from access import do_not_call
 from access.keys import names_of, rules_of
 from access.rules import KeyRules
 from carriers import Carrier
@@ -238,7 +238,7 @@ class Sender:
         """
         ready, moves = [], []
         rules = rules_of({send.message.key_id for send in sends})
-        opted_out = DoNotCall.listed({send.message.to for send in sends})
+        opted_out = do_not_call.listed({send.message.to for send in sends})
         equals = self.texts_in_hand(sends)
         for send in sends:
             message = send.message

@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import pytest
 
 import carriers
-from access.do_not_call import DoNotCall
+from access.do_not_call import OptedOut
 from app import create_app
 from carrier_servers import Answer
 from carriers import Reply as Said
@@ -61,7 +61,7 @@ def test_a_stop_that_came_while_nobody_listened_stops(listen, twilio_server):
     ]
     listen(BACK)
     assert texts() == [(LONDON, "see you"), (NEW_YORK, "STOP")]
-    assert DoNotCall.entry(NEW_YORK).opted_out_at
+    assert OptedOut.lists(NEW_YORK)
     assert Reply.get(Reply.number == NEW_YORK).message_id == sent.id
     assert Reply.get(Reply.number == NEW_YORK).at == TUESDAY_NOON + 5 * MINUTE
     listen(BACK + AWAY)
@@ -138,7 +138,7 @@ def test_a_stop_that_is_read_late_does_not_undo_a_start(listen, twilio_server):
     rules = ReplyRules(ways.parse(twilio_server.url)[0], "opted-out", None, None)
     inbound.record([started], TUESDAY_NOON + 10 * MINUTE, rules)
     listen(BACK)
-    assert not DoNotCall.lists(NEW_YORK)
+    assert not OptedOut.lists(NEW_YORK)
 
 
 def test_of_a_messaging_service_its_own_are_read(twilio_server):

@@ -52,7 +52,7 @@ ACTIONS = {
     "may be a no": lambda: lambda: [*inbox.listing(TUESDAY_NOON, 50, may_be_no=True)],
     "of a number": lambda: lambda: [*inbox.listing(TUESDAY_NOON, 50, to=NEW_YORK)],
     "since": lambda: lambda: [*inbox.listing(TUESDAY_NOON, 50, since=TUESDAY_NOON)],
-    "decided": lambda: lambda: Reply.note_listed("Olga", TUESDAY_NOON),
+    "decided": lambda: lambda: Reply.note_listed([NEW_YORK], "Olga", TUESDAY_NOON),
     "due": lambda: lambda: inbound.settle(TUESDAY_NOON),
     "purge": lambda: lambda: Reply.purge(TUESDAY_NOON - DAY, TUESDAY_NOON),
     "forget": lambda: lambda: Reply.forget_number(NEW_YORK, TUESDAY_NOON),

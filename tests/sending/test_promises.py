@@ -35,7 +35,8 @@ import database
 import models
 import recipients
 import scheduler as scheduling
-from access.do_not_call import DoNotCall
+from access import do_not_call
+from access.do_not_call import DoNotCall, OptedOut
 from access.keys import ApiKey, Role
 from carriers import Carrier, CarrierError, Receipt
 from carriers.lanes import TESTERS, Lane, Routes
@@ -302,8 +303,7 @@ SCENES = (
 
 def is_kept_off(number, check_dnc):
     """Say whether the Do Not Call list keeps a text from a number: who opted out gets none."""
-    entry = DoNotCall.entry(number)
-    return entry is not None and (check_dnc or entry.opted_out_at is not None)
+    return OptedOut.lists(number) or (check_dnc and DoNotCall.lists(number))
 
 
 class Promises(RuleBasedStateMachine):
@@ -440,13 +440,13 @@ class Promises(RuleBasedStateMachine):
     )
     def reply(self, which, number, word):
         """A recipient replies, and is answered if a text came from this carrier."""
-        entry, was_listed = DoNotCall.entry(number), DoNotCall.lists(number)
-        by_people = entry is not None and entry.source in ("operator", "import")
+        had_opted_out, was_entered = OptedOut.lists(number), DoNotCall.lists(number)
         carrier = self.carriers[which % len(self.carriers)]
         rules = ReplyRules.of(self.settings, carrier.way)
         inbound.record([carriers.Reply(number, word)], self.now, rules)
-        is_listed = {"STOP": True, "START": by_people, "HELP": was_listed}
-        assert DoNotCall.lists(number) == is_listed[word]
+        has_opted_out = {"STOP": True, "START": False, "HELP": had_opted_out}
+        assert OptedOut.lists(number) == has_opted_out[word]
+        assert DoNotCall.lists(number) == was_entered
         for answer in Message.select().where(Message.id.not_in([*self.orders])):
             self.orders[answer.id] = Order(
                 number, answer.message, 0, self.now, True, answers_by=carrier
@@ -454,11 +454,13 @@ class Promises(RuleBasedStateMachine):
             self.budget[number, answer.message] += 1
             self.tries[number, answer.message] += 1
 
-    @rule(number=st.sampled_from(NUMBERS), add=st.booleans())
-    def change_list(self, number, add):
+    @rule(number=st.sampled_from(NUMBERS), which=st.sampled_from([OptedOut, DoNotCall, None]))
+    def change_list(self, number, which):
         """An operator adds or removes a number; what waits for it is left to the schedulers."""
-        change = DoNotCall.add if add else DoNotCall.remove
-        change([number], self.now, "operator")
+        if which:
+            which.add([number], self.now, "operator")
+        else:
+            do_not_call.remove([number], self.now, "shell")
 
     @precondition(lambda self: self.now > TUESDAY_NOON + 3 * DAY)
     @rule(change=st.sampled_from([retention.purge, retention.redact]))
@@ -1147,7 +1149,7 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "equal texts go at once": (True, doubts, "texts_at", lambda *_: set()),
     "it takes the reference of another": (True, receipts, "found", take_any_reference),
     "it looks for no approval": (False, Claims, "claim", claim_without_approval),
-    "it does not look at the list": (False, DoNotCall, "listed", lambda _: {}),
+    "it does not look at the list": (False, do_not_call, "listed", lambda _: {}),
     "it sends at any hour": (False, outcomes, "waits_until", lambda *_: None),
     "it knows no quiet hours": (False, outcomes, "judge", judge_without_quiet_hours),
     "it sends what is cancelled": (False, outcomes, "judge", judge_without_cancelling),

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import models
-from access.do_not_call import DoNotCall, DoNotCallHistory
+from access import do_not_call
+from access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.ways import Way
 from database import clock, db
@@ -432,11 +433,11 @@ def test_a_number_that_may_be_national_counts_only_if_it_was_texted(caplog, text
     stop, start = (OptOut(NEW_YORK, each, "reply", certain=False) for each in (True, False))
     message = store(check_dnc=True, to=NEW_YORK if texted else LONDON)
     assert receipts.record_opt_out(stop, LATER, "asked") == texted
-    assert DoNotCall.lists(NEW_YORK) == texted
+    assert OptedOut.lists(NEW_YORK) == texted
     assert (again(message).status == Status.BLOCKED) == texted
-    DoNotCall.add([NEW_YORK], LATER, "reply")
+    OptedOut.add([NEW_YORK], LATER, "reply")
     receipts.record_opt_out(start, LATER, "asked")
-    assert DoNotCall.lists(NEW_YORK) != texted
+    assert OptedOut.lists(NEW_YORK) != texted
     words = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [word.split()[1] for word in words] == ([] if texted else ["STOP", "START"])
     assert "2125550" not in caplog.text
@@ -444,9 +445,10 @@ def test_a_number_that_may_be_national_counts_only_if_it_was_texted(caplog, text
 
 @pytest.mark.parametrize("source", ["operator", "import", "reply", "carrier"])
 def test_a_number_joins_once_and_keeps_the_instant(source):
-    assert DoNotCall.add([NEW_YORK], TUESDAY_NOON, "reply") == 1
-    assert DoNotCall.add([NEW_YORK, LONDON], LATER, source) == 1
-    assert DoNotCall.get_by_id(NEW_YORK).added_at == TUESDAY_NOON
+    assert OptedOut.add([NEW_YORK], TUESDAY_NOON, "reply") == 1
+    assert OptedOut.add([NEW_YORK, LONDON], LATER, source) == 1
+    first = OptedOut.entry(NEW_YORK)
+    assert (first.source, first.added_at) == ("reply", TUESDAY_NOON)
 
 
 STOP, START = True, False
@@ -476,7 +478,7 @@ def test_an_older_word_that_comes_late_undoes_no_newer_one(words, listed, stop_f
         at = None if minute is None else TUESDAY_NOON + minute * MINUTE
         said = OptOut(NEW_YORK, stop, stop_from if stop else "reply", at)
         receipts.record_opt_out(said, arrival, "asked")
-    assert DoNotCall.lists(NEW_YORK) == listed
+    assert OptedOut.lists(NEW_YORK) == listed
     if not any(each.what == "joined" for each in DoNotCallHistory.of(NEW_YORK)):
         assert again(waiting).status == Status.QUEUED
 
@@ -499,7 +501,7 @@ def test_an_operators_add_beside_many_starts_and_stops_is_never_lost():
         for _ in range(30):
             DoNotCall.add([NEW_YORK], clock.now(), "operator")
             assert DoNotCall.get_by_id(NEW_YORK).source == "operator", "it was lost"
-            DoNotCall.remove([NEW_YORK], clock.now(), "operator")
+            do_not_call.remove([NEW_YORK], clock.now(), "shell")
 
     at_once(reply, reply, change_list)
 
@@ -519,11 +521,11 @@ def test_a_stop_blocks_what_waits_and_nothing_else():
 @pytest.mark.parametrize("stop", [True, False])
 @pytest.mark.parametrize("number", ["+6172091009", "+02125550123", "+2125550123"])
 def test_an_invalid_number_joins_no_list_and_leaves_a_trace_without_it(number, stop, caplog):
-    DoNotCall.add([number], TUESDAY_NOON - DAY, "reply")
+    OptedOut.add([number], TUESDAY_NOON - DAY, "reply")
     if stop:
-        DoNotCall.remove([number], TUESDAY_NOON - DAY, "operator")
+        do_not_call.remove([number], TUESDAY_NOON - DAY, "shell")
     receipts.record([OptOut(number, stop, "reply")], TUESDAY_NOON, "asked", FAKE)
-    assert DoNotCall.lists(number) is not stop
+    assert OptedOut.lists(number) is not stop
     assert "its number is not valid" in caplog.text
     assert number[1:] not in caplog.text
     assert receipts.ignored_opt_outs(TUESDAY_NOON) == 1
@@ -536,4 +538,4 @@ def test_a_number_that_was_texted_joins_the_list_whatever_libphonenumber_holds()
     receipts.record(
         [OptOut("+6172091009", True, "reply", certain=False)], TUESDAY_NOON, "asked", FAKE
     )
-    assert DoNotCall.lists("+6172091009")
+    assert OptedOut.lists("+6172091009")
