@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import datetime
-from queue import Empty, Queue
+from queue import Empty, Queue, SimpleQueue
 from typing import Any, NamedTuple
 
 from database import clock
@@ -44,30 +44,43 @@ class Ended(Queue):
         return done
 
 
-def in_thread(action: Callable, *arguments: Any) -> Future:
-    """Have a thread of its own call something; raise RuntimeError if the machine can start none.
+class Threads:
+    """Threads that last: each waits for the next call, since to start one takes longer than a call.
 
     A ThreadPoolExecutor that can start no thread raises an error, and may call the action later.
     """
-    future = Future()
-    threading.Thread(target=_call, args=(future, action, arguments), daemon=True).start()
-    return future
 
+    def __init__(self):
+        self._idle = []  # the queue of calls of each thread that waits
 
-def _call(future, action, arguments):
-    try:
-        result = action(*arguments)
-    except BaseException as error:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
+    def submit(self, action: Callable, *arguments: Any) -> Future:
+        """Have a thread call something; raise RuntimeError if the machine can start none."""
+        future = Future()
+        try:
+            calls = self._idle.pop()
+        except IndexError:
+            calls = SimpleQueue()
+            threading.Thread(target=self._serve, args=(calls,), daemon=True).start()
+        calls.put((future, action, arguments))
+        return future
+
+    def _serve(self, calls):
+        while True:
+            future, action, arguments = calls.get()
+            try:
+                end, result = future.set_result, action(*arguments)
+            except BaseException as error:
+                end, result = future.set_exception, error
+            self._idle.append(calls)  # before the end, which may bring the next call
+            end(result)
+            del future, action, arguments, end, result  # nothing of a text is kept
 
 
 class Runtime(NamedTuple):
     """The clock, how to call something in a thread, and how to make the queue of ended sends."""
 
     clock: Clock = Clock()
-    submit: Callable[..., Future] = in_thread
+    submit: Callable[..., Future] = Threads().submit
     make_queue: Callable[[], Ended] = Ended
 
 

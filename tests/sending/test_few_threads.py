@@ -9,6 +9,7 @@ from models import Message
 from samples import HOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
+from sending.runtime import Runtime, Threads
 from stored_messages import store, store_many
 
 pytestmark = on_both
@@ -17,7 +18,7 @@ NO_THREAD = RuntimeError("can't start new thread")
 
 
 @pytest.fixture
-def few_threads(monkeypatch):
+def few_threads(monkeypatch, run_pass):
     """Let so many threads that talk to carriers be alive at once: `few_threads(2)`."""
     start, alive, most = threading.Thread.start, [], [10**6]
 
@@ -30,6 +31,7 @@ def few_threads(monkeypatch):
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start_some)
+    run_pass.runtime = Runtime(submit=Threads().submit)  # none waits from another test
 
     def say(number):
         most[:] = [number]

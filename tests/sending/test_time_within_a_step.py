@@ -22,7 +22,7 @@ from running import wait_until
 from samples import ALWAYS_OPEN, HOUR, MILLISECOND, MINUTE, NEW_YORK, SECOND, THIRD, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import heartbeats
-from sending.runtime import THIS_MACHINE, Clock, Runtime, in_thread
+from sending.runtime import THIS_MACHINE, Clock, Runtime
 from stored_messages import again, store, store_many
 
 pytestmark = on_both
@@ -100,7 +100,7 @@ def test_whichever_statement_of_a_pass_lasts_too_long_each_text_goes_once(
     """
 
     def submit(*call):
-        future = in_thread(*call)
+        future = THIS_MACHINE.submit(*call)
         wait([future])
         return future
 

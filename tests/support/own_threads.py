@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import patch
 
 from database import db, pool
-from sending.runtime import in_thread
+from sending.runtime import THIS_MACHINE
 
 
 def begin(threads, action, *arguments):
@@ -36,6 +36,6 @@ def thread_after(action):
 
     def submit(*call):
         action()
-        return in_thread(*call)
+        return THIS_MACHINE.submit(*call)
 
     return submit
