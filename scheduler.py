@@ -9,7 +9,7 @@ import math
 import os
 import signal
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -40,7 +40,8 @@ MOVES = (
 )
 WAITS = ("waiting for approval", "waiting for a carrier")
 
-TEND_EVERY = 5  # seconds between two rounds of promotion and its like
+TEND_EVERY = 5  # seconds until chores, like promotion, are begun again
+TENDS = 0.2  # seconds of a round for chores, and a batch: texts may wait meanwhile
 LOOK_EVERY = 1  # seconds until a sender that has nothing to do looks again
 LISTENS = 5  # seconds that a single pass lasts at least if a carrier delivers over a session
 
@@ -72,6 +73,7 @@ class Scheduler:
         shared = self.routes, self.stop, self.pulse, self.ended, self.counts, self.retry, runtime
         self.senders = [Sender(settings, each, *shared) for each in (*connected, simulator)]
         self.tend_at = self.step_at = 0  # by the monotonic clock
+        self.chores = deque()
         self.due_by = None  # a single pass ends once no text is left that was due by then
         self.suspects_death = False  # whether another scheduler may be dead
 
@@ -148,10 +150,12 @@ class Scheduler:
         self.step_at = min(look_at, *(sender.resumes_at for sender in self.senders))
         if made_progress:
             self.step_at = min(self.step_at, now + TICK) if self.is_busy else now
+        if self.chores:
+            self.step_at = now
         if self.stop.is_requested or self.is_busy:
             return self.is_busy
         waits = may_claim and any(sender.waits_for_rate for sender in self.senders)
-        return made_progress or waits or self.suspects_death
+        return made_progress or waits or self.suspects_death or bool(self.chores)
 
     def may_claim(self) -> bool:
         """Return whether texts are to be claimed: a single pass leaves newer ones to the next."""
@@ -193,12 +197,26 @@ class Scheduler:
     # What waits
 
     def tend(self) -> None:
-        """Beat; every few seconds take over, promote, expire and forget, each in batches."""
+        """Beat, and do some batches of what is to be done every few seconds: there may be many."""
         if self.pulse.is_due:
             self.pulse.beat()
-        now, monotonic = self.clock.now(), self.clock.monotonic()
-        if self.stop.is_requested or monotonic < self.tend_at:
+        if self.stop.is_requested:
             return
+        now, monotonic = self.clock.now(), self.clock.monotonic()
+        if monotonic >= self.tend_at:
+            self.begin_chores(now)
+            self.tend_at, self.step_at = self.clock.monotonic() + TEND_EVERY, 0
+        while self.chores and not self.stop.is_requested:
+            if not self.chores[0](now):
+                self.chores.popleft()
+                continue
+            self.chores.rotate(-1)
+            self.step_at = 0  # there may be texts to be sent
+            if self.clock.monotonic() - monotonic >= TENDS:
+                break
+
+    def begin_chores(self, now: datetime) -> None:
+        """Look after the schedulers and carriers, and begin all chores that are not being done."""
         if CarrierState.is_behind(now):
             for table in database.Table.__subclasses__():
                 table.date_back(now)
@@ -208,36 +226,36 @@ class Scheduler:
         for sender in self.senders:
             sender.inbox.ask()
         self.take_over()
-        self.promote(now)
-        self.expire(now)
-        self.forget(now)
-        receipts.forget(now)
-        inbound.settle(now)
-        Event.give_up(now)
-        Event.forget(now)
-        self.tend_at, self.step_at = self.clock.monotonic() + TEND_EVERY, 0
+        chores = self.promote, self.expire, self.forget
+        chores += receipts.forget, inbound.settle, Event.give_up, Event.forget
+        self.chores.extend(chore for chore in chores if chore not in self.chores)
 
     def take_over(self) -> None:
         """Take over the messages of dead schedulers."""
         dead, self.suspects_death = self.pulse.watch(self.settings.claim_timeout)
         self.counts["taken over"] += sum(take_over(each, self.clock.now()) for each in dead)
 
-    def promote(self, now: datetime) -> None:
-        """Queue the messages that are due."""
+    # Chores: each does a batch, and returns whether there may be more
+
+    def promote(self, now: datetime) -> bool:
+        """Queue messages that are due."""
         promoted = waiting.promote(now, check_dnc=self.settings.check_dnc)
         moves = {Status.QUEUED: "promoted", Status.BLOCKED: "blocked", Status.EXPIRED: "expired"}
         self.counts.update({moves[Status(status)]: n for status, n in promoted.items()})
+        return bool(promoted)
 
-    def expire(self, now: datetime) -> None:
+    def expire(self, now: datetime) -> bool:
         """Expire what has waited too long for approval, a carrier, or a carrier's answer."""
-        self.counts["expired"] += waiting.expire(now)
+        expired = waiting.expire(now)
         trouble = CarrierState.in_trouble(self.routes.names) if self.routes.are_several else ()
         lanes = {each: Lane.read(each) for each in claims.own_lanes(self.routes, now)}
         lanes = {each: lane for each, lane in lanes.items() if lane.doubts}
         unasked = [each for each, lane in lanes.items() if not self.routes.asked(lane)]
         given_up = [each for each, lane in lanes.items() if self.is_given_up(lane, trouble)]
-        self.counts["expired"] += waiting.expire_in_doubt(given_up, UNANSWERED, now)
-        self.counts["expired"] += waiting.expire_in_doubt(unasked, UNANSWERED, now, of_paused=True)
+        expired += waiting.expire_in_doubt(given_up, UNANSWERED, now)
+        expired += waiting.expire_in_doubt(unasked, UNANSWERED, now, of_paused=True)
+        self.counts["expired"] += expired
+        return expired > 0
 
     def is_given_up(self, lane: Lane, trouble: set[str]) -> bool:
         """Return whether no carrier will soon, if ever, tell whether it took a text in doubt."""

@@ -4,6 +4,7 @@ import contextlib
 import re
 import statistics
 import time
+from collections import Counter
 from functools import partial
 
 import fill
@@ -202,7 +203,7 @@ def promote(server):
             fresh()
             fill.fill(100_000, models.Status.SCHEDULED)
             started = time.monotonic()
-            promoted = waiting.promote(clock.now())
+            promoted = sum(iter(lambda: waiting.promote(clock.now()), Counter()), Counter())
             assert promoted == {models.Status.QUEUED: 100_000}
             times.append(time.monotonic() - started)
             database.disconnect()

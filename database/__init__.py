@@ -12,6 +12,7 @@ from database.sqlite import make_private
 from database.tables import (
     BATCH,
     EPOCH,
+    FEW,
     MILLISECOND,
     PAGE,
     PAST,

@@ -13,6 +13,9 @@ from database.connections import db
 BATCH = 5_000
 """Rows that a bulk change moves in one transaction; other writers wait for one batch at most."""
 
+FEW = 500
+"""Rows that a scheduler changes at a time, between two looks at everything else."""
+
 PAGE = 500
 """Rows that a report of all rows reads at a time."""
 
@@ -30,9 +33,16 @@ class Table(Model):
         legacy_table_names = False
 
     @classmethod
-    def delete_where(cls, condition: Expression) -> None:
-        """Delete the rows that meet a condition."""
-        cls._in_batches(cls.delete(), condition)
+    def delete_some(cls, condition: Expression) -> int:
+        """Delete a batch of the rows that meet a condition; return how many.
+
+        If there are none, take no lock.
+        """
+        key = cls._meta.primary_key
+        batch = cls.select(key).where(condition).limit(FEW)
+        if not batch.exists():
+            return 0
+        return cls.delete().where(locked(key, batch), condition).execute()
 
     @classmethod
     def date_back(cls, now: datetime) -> None:

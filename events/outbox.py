@@ -281,9 +281,9 @@ class Event(Table):
         return give_up.where(locked(cls.id, waiting)).execute()
 
     @classmethod
-    def forget(cls, now: datetime) -> None:
-        """Delete events that were given up long ago."""
-        cls.delete_where(cls.given_up_at < now - KEPT)
+    def forget(cls, now: datetime) -> int:
+        """Delete some events that were given up long ago; return how many."""
+        return cls.delete_some(cls.given_up_at < now - KEPT)
 
     # For people
 

@@ -32,6 +32,8 @@ from sending.replies import PARTS_WITHIN, Reply
 BELONGS_WITHIN = timedelta(days=30)
 """How long after a message a reply still belongs to it."""
 
+SETTLED_AT_ONCE = 20  # replies, each in a transaction of its own
+
 ANSWERED_FOR = timedelta(hours=24)
 """The time in which a number gets one answer to a word."""
 
@@ -102,17 +104,19 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
     log.info("reply %s to message %s", reply.id, reply.message_id or "-")
 
 
-def settle(now: datetime) -> None:
-    """Write the events of replies whose missing parts are waited for no longer.
+def settle(now: datetime) -> int:
+    """Write the events of some replies whose missing parts are waited for no longer; count them.
 
     A reply that breaks this is shown to people, without an event.
     """
-    for reply in [*Reply.select(Reply.id, Reply.number).where(Reply.is_due(now))]:
+    due = [*Reply.select(Reply.id, Reply.number).where(Reply.is_due(now)).limit(SETTLED_AT_ONCE)]
+    for reply in due:
         with passed_over(log, f"reply {reply.id} is not told of"):
             _settle(reply.id, reply.number, now)
             continue
         with passed_over(log, f"reply {reply.id} stays due"):
             Reply.update(due_at=None).where(Reply.id == reply.id).execute()
+    return len(due)
 
 
 def _settle(id, number, now):

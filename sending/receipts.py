@@ -322,10 +322,11 @@ def forget_number(number: str) -> None:
     EarlyReceipt.update(number=None).where(kept).execute()
 
 
-def forget(now: datetime) -> None:
-    """Drop receipts that no message has claimed in time."""
-    IgnoredOptOut.delete_where(IgnoredOptOut.at < now - KEPT)
-    EarlyReceipt.delete_where(EarlyReceipt.received_at < now - KEPT)
+def forget(now: datetime) -> int:
+    """Drop a batch of receipts that no message has claimed in time; return how many."""
+    return IgnoredOptOut.delete_some(IgnoredOptOut.at < now - KEPT) + EarlyReceipt.delete_some(
+        EarlyReceipt.received_at < now - KEPT
+    )
 
 
 def _apply_early(references, numbers, carrier, now):

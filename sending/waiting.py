@@ -1,12 +1,12 @@
 """Messages that wait: when they are due they are queued, or blocked, or expire.
 
-In batches, so that others do not wait long. A text in doubt is left to the sender, which asks the
-carrier first.
+A call changes one batch, so that neither other writers nor texts to be sent wait long. A text in
+doubt is left to the sender, which asks the carrier first.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from peewee import SQL, Case, ModelSelect, ModelUpdate, Value
 from access.do_not_call import DoNotCall, OptedOut
 from access.keys import ApiKey, rules_of
 from access.rules import LAST
-from database import BATCH, MILLISECOND, is_outage, locked, passed_over
+from database import FEW, MILLISECOND, is_outage, locked, passed_over
 from models import (
     IS_SENDABLE,
     IS_WAITING,
@@ -37,7 +37,7 @@ def is_any_due(at: datetime) -> bool:
 
 
 def promote(now: datetime, *, check_dnc: str = "asked") -> Counter:
-    """Queue, expire or block all messages that are due; count them by their new status.
+    """Queue, expire or block some messages that are due; count them by their new status.
 
     `check_dnc` is for keys without a rule of their own.
     """
@@ -48,10 +48,8 @@ def promote(now: datetime, *, check_dnc: str = "asked") -> Counter:
     finished = Case(None, [(blocked | expired, Message.finished_at.db_value(now))], None)
     move = Message.update(status=became, finished_at=finished)
     due = Message.select(Message.id).where(due).order_by(Message.send_at)
-    counts = Counter()
-    for moved in _change_due(move, due, has_status(Status.SCHEDULED), now):
-        counts.update(status for status, _ in moved)
-    return counts
+    moved = _change_due(move, due, has_status(Status.SCHEDULED), now)
+    return Counter(status for status, _ in moved)
 
 
 def _is_kept_off(setting):
@@ -86,7 +84,7 @@ def renew_expiry(ids: Collection[UUID], setting: timedelta) -> None:
 
 
 def expire(now: datetime, among: Collection[UUID] | None = None) -> int:
-    """Expire messages that wait though it is too late to send them; count them.
+    """Expire some messages that wait though it is too late to send them; count them.
 
     `among` are the ids to choose from, if not all. Those that may be set aside wait for their time.
     """
@@ -96,13 +94,13 @@ def expire(now: datetime, among: Collection[UUID] | None = None) -> int:
         late &= Message.id.in_([*among])
     give_up = Message.update(status=Status.EXPIRED, finished_at=now)
     due = Message.select(Message.id).where(late)
-    return sum(map(len, _change_due(give_up, due, IS_WAITING, now)))
+    return len(_change_due(give_up, due, IS_WAITING, now))
 
 
 def expire_in_doubt(
     lanes: Collection[str], reason: str, now: datetime, of_paused: bool = False
 ) -> int:
-    """Give up expired messages in doubt of which no sender will soon know more; return how many.
+    """Give up some expired messages in doubt of which no sender will soon know more; count them.
 
     They become expired, or cancelled if somebody has cancelled them. With `of_paused`, only those
     of paused keys are given up.
@@ -117,7 +115,7 @@ def expire_in_doubt(
     status = Case(None, [withdrawn], Status.EXPIRED)
     ended = {"finished_at": now, "last_error": reason, "last_error_at": now}
     give_up, due = Message.update(status=status, **ended), Message.select(Message.id).where(old)
-    return sum(map(len, _change_due(give_up, due, old, now)))
+    return len(_change_due(give_up, due, old, now))
 
 
 def block_number(number: str, now: datetime, check_dnc: str = "asked") -> int:
@@ -128,23 +126,21 @@ def block_number(number: str, now: datetime, check_dnc: str = "asked") -> int:
     return len(Message.change(block))
 
 
-def _change_due(update: ModelUpdate, due: ModelSelect, still: SQL, now: datetime) -> Iterator[list]:
-    """Change all messages that are due, as `Message.change` does; yield what each batch changed.
+def _change_due(update: ModelUpdate, due: ModelSelect, still: SQL, now: datetime) -> list:
+    """Change a batch of messages that are due, and return what `Message.change` does.
 
-    Other writers wait for one batch at most, and for none if nothing is due. `due` selects the ids;
-    each is changed only if it is `still` so. Those that break this are set aside.
+    Other writers wait for nothing if nothing is due. `due` selects the ids; each is changed only if
+    it is `still` so. Those that break this are set aside.
     """
-    batch = due.limit(BATCH)
-    changed = batch.exists()
-    while changed:
-        try:
-            changed = Message.change(update.where(locked(Message.id, batch), still))
-        except Exception as error:
-            if is_outage(error):
-                raise
-            ids = [message.id for message in batch]
-            changed = _change_but_broken(update, ids, still, now)
-        yield changed
+    batch = due.limit(FEW)
+    if not batch.exists():
+        return []
+    try:
+        return Message.change(update.where(locked(Message.id, batch), still))
+    except Exception as error:
+        if is_outage(error):
+            raise
+    return _change_but_broken(update, [message.id for message in batch], still, now)
 
 
 def _change_but_broken(update, ids, still, now):

@@ -107,13 +107,12 @@ def test_an_emoji_is_kept_whatever_encoding_is_asked_for(database_url, post, mon
             db.execute_sql(f"ALTER DATABASE {name} RESET client_encoding")
 
 
-def test_all_rows_that_meet_a_condition_are_deleted_however_many_there_are(
-    database_url, monkeypatch
-):
-    monkeypatch.setattr(database.tables, "BATCH", 2)
+def test_rows_that_meet_a_condition_are_deleted_a_batch_at_a_time(database_url, monkeypatch):
+    monkeypatch.setattr(database.tables, "FEW", 2)
     for number in range(6):
         DoNotCall.create(number=f"+1212555010{number}", added_at=clock.now(), source="operator")
-    DoNotCall.delete_where(DoNotCall.number != "+12125550105")
+    others = DoNotCall.number != "+12125550105"
+    assert [DoNotCall.delete_some(others) for _ in range(4)] == [2, 2, 1, 0]
     assert [each.number for each in DoNotCall.select()] == ["+12125550105"]
 
 

@@ -210,14 +210,15 @@ def test_a_text_that_waits_beyond_its_time_expires_then_and_not_when_it_would_be
 
 def test_what_is_due_or_too_old_moves_in_batches(database_url, monkeypatch):
     """So that no writer waits for more than one of them."""
-    monkeypatch.setattr("sending.waiting.BATCH", 10)
+    monkeypatch.setattr("sending.waiting.FEW", 10)
     old = TUESDAY_NOON - 4 * DAY
     store_many(25, status=Status.SCHEDULED)
     store_many(15, status=Status.SCHEDULED, first_send_at=old)
     store_many(25, send_at=old, first_send_at=old)
-    moved = waiting.promote(TUESDAY_NOON)
-    assert moved == {Status.QUEUED: 25, Status.EXPIRED: 15}
-    assert waiting.expire(TUESDAY_NOON) == 25
+    moved = [waiting.promote(TUESDAY_NOON) for _ in range(5)]
+    assert [each.total() for each in moved] == [10, 10, 10, 10, 0]
+    assert sum(moved, Counter()) == {Status.QUEUED: 25, Status.EXPIRED: 15}
+    assert [waiting.expire(TUESDAY_NOON) for _ in range(4)] == [10, 10, 5, 0]
 
 
 def test_a_refusal_after_the_claim_was_lost_is_not_reported(run_pass, carrier, caplog):
