@@ -9,8 +9,7 @@ from peewee import SQL, Expression, Field, TextField, fn
 
 from access.audit import Action, Audit
 from access.rules import LAST
-from database import InstantField, Table, db, in_pages
-from database.clock import is_ahead
+from database import PAST, InstantField, Table, db, in_pages
 
 # As SQL: peewee takes five times as long to write thousands of rows as a database to insert them.
 # {numbers} is a table of an array of numbers
@@ -210,7 +209,8 @@ class LastReply(Table):
     """
 
     number = TextField(primary_key=True)
-    said_at = InstantField()  # by the carrier's clock if it told the time, otherwise the arrival
+    # By the carrier's clock if it told the time, otherwise the arrival
+    said_at = InstantField(PAST)
 
     @classmethod
     def note(cls, number: str, said_at: datetime | None, now: datetime) -> bool:
@@ -223,7 +223,7 @@ class LastReply(Table):
         in_order = said_at is None
         if said_at:
             ends = said_at.replace(microsecond=0) + timedelta(seconds=1)
-            in_order = (cls.said_at < ends) | is_ahead(cls.said_at, now)
+            in_order = cls.said_at < ends
         noted = reply.on_conflict(
             conflict_target=[cls.number], preserve=[cls.said_at], where=in_order
         )

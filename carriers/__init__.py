@@ -182,6 +182,7 @@ class Carrier:
     can_be_asked = False  # whether `find` can settle a text that is in doubt
     # A warning about this URL for the operator: one line for the log, without credentials.
     warning: str | None = None
+    tells_receipts = False  # whether it reports if texts arrived, and is asked to
     lists_incoming = False  # whether `incoming` tells of texts whose callbacks were lost
     # Whether `received` returns receipts and replies, from a session of the carrier's.
     # Late answers and TooFast may come without.

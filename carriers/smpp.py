@@ -59,7 +59,7 @@ class Smpp(Carrier):
         _check_words(options)
         self._receipt_ids, self._region = options["receipt_ids"], options["region"]
         self._coding = NAMES[options["alphabet"]]
-        self.listens = options["bind"] == "transceiver"
+        self.listens = self.tells_receipts = options["bind"] == "transceiver"
         host, _, sender = place.partition("/")
         ton, npi, sender = _sender(sender)
         if self.listens and ton == pdus.ALPHANUMERIC:

@@ -71,6 +71,13 @@ def by_name(ways: Iterable[Way]) -> dict[str, Way]:
     return {name: way for way in ways for name in way.names}
 
 
+@lru_cache
+def telling_receipts(text: str, public_url: str | None) -> frozenset[str]:
+    """Return the names of the carriers of a CARRIER_URL that report whether texts arrived."""
+    carriers = connect_all(parse(text), public_url=public_url, sending=False)
+    return frozenset(each.name for each in carriers if each.tells_receipts)
+
+
 def _problems_of_names(ways):
     """Return a problem for each name that two carriers have, or one has twice."""
     called = Counter(way.name for way in ways)

@@ -25,9 +25,9 @@ from peewee import (
 )
 
 from carriers.ways import Way
-from database import CarrierTextField, InstantField, Table
-from database.clock import is_ahead
-from models import Message
+from database import PAST, CarrierTextField, InstantField, Table
+from database.clock import SKEW
+from models import FURTHEST_AHEAD, Message, first_id
 
 DIED = "its scheduler died before the carrier's answer was recorded"
 
@@ -55,14 +55,15 @@ class Attempt(Table):
     number = IntegerField()  # of the claim by which it was given
     carrier = TextField(null=True)
     sender = UUIDField(null=True)
-    begun_at = InstantField()
+    begun_at = InstantField(PAST, lambda now: Attempt.message > first_id(now))
     ended_at = InstantField(null=True)
     result = TextField(null=True)  # null while it is under way
     reference = CarrierTextField(null=True)
     words = CarrierTextField(null=True)  # the carrier's, or why it is unclear
     receipt = TextField(null=True)  # delivered or undelivered
     receipt_at = InstantField(null=True)
-    ask_at = InstantField(null=True)  # when its carrier is asked whether it has it, while unclear
+    # When its carrier is asked whether it has it, while unclear
+    ask_at = InstantField(FURTHEST_AHEAD, lambda now: IS_ASKED_ABOUT, null=True)
 
     class Meta:
         primary_key = CompositeKey("message", "number")
@@ -154,15 +155,19 @@ class Attempt(Table):
         return self.counts_now() & (Value(self.number) == taken)
 
     @classmethod
-    def correct(cls, now: datetime) -> None:
-        """Date back open attempts that seem to begin in the future: the clock has been set back.
+    def date_back(cls, now: datetime) -> None:
+        """Date back open attempts further: their carrier is asked what it took since they began.
 
-        How far it was ahead is not known, so they began as long ago as they seem to be ahead.
+        How far the clock was ahead is not known: they began as long ago as they seem to be ahead.
         """
         mirrored = Value(2 * cls.begun_at.db_value(now), converter=False) - cls.begun_at
         for is_open in (cls.result.is_null(), IS_ASKED_ABOUT):  # an index serves each
-            ahead = is_open & is_ahead(cls.begun_at, now)
-            cls.update(begun_at=mirrored).where(ahead).execute()
+            cls.update(begun_at=mirrored).where(is_open, cls.begun_at > now + SKEW).execute()
+        super().date_back(now)
+
+    @classmethod
+    def _in_batches(cls, change, *conditions):
+        change.where(*conditions).execute()
 
     @classmethod
     def in_hand(cls, sender: uuid.UUID) -> ModelSelect:

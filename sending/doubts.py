@@ -4,8 +4,7 @@ import uuid
 from datetime import datetime
 
 from carriers.ways import Way
-from database.clock import is_ahead
-from models import FURTHEST_AHEAD, WAITING, Message, has_status
+from models import WAITING, Message, has_status
 from sending.attempts import DIED, IS_UNCLEAR, Attempt, Result
 
 
@@ -56,7 +55,7 @@ def deaths(message: Message) -> int:
 
 
 def _is_to_ask(now):
-    return (Attempt.ask_at <= now) | is_ahead(Attempt.ask_at, now, FURTHEST_AHEAD)
+    return Attempt.ask_at <= now
 
 
 def _is_unclear_at(carrier):

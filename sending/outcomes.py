@@ -207,11 +207,12 @@ def after_no(
     if has_other and error.no_route:
         return Outcome(Status.QUEUED, str(error))
     moves_on = (has_other and error.account) or (terms.are_several and error.unreached)
+    behind_others = now  # the fault may be its own
     if (error.too_fast or moves_on) and not message.answers:
-        return Outcome(Status.QUEUED, str(error))
+        return Outcome(Status.QUEUED, str(error), behind_others if is_probe else None)
     is_about_carrier = error.account or (is_probe and error.silent and not error.in_doubt)
     if is_about_carrier and not message.answers:
-        return Outcome(Status.QUEUED, send_at=now)  # behind others: the fault may be its own
+        return Outcome(Status.QUEUED, send_at=behind_others)
     last = message.attempts >= message.max_retries
     if error.in_doubt:
         last = not terms.askable and (last or message.in_doubt > 0)

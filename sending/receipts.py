@@ -21,7 +21,7 @@ from access.do_not_call import DoNotCall, LastReply
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.lanes import FIRST
 from carriers.ways import Way, by_name
-from database import CarrierTextField, InstantField, Table, db, lock_texts
+from database import PAST, CarrierTextField, InstantField, Table, db, lock_texts
 from models import TAKEN, Message, Status, has_status
 from sending import replies, waiting
 from sending.attempts import DIED, REFERENCE_FORM, Attempt, Result
@@ -57,7 +57,7 @@ class EarlyReceipt(Table):
     carrier = TextField(null=True)  # the name that it had then
     delivered = BooleanField()
     reason = CarrierTextField(null=True)
-    received_at = InstantField(index=True)
+    received_at = InstantField(PAST, index=True)
     number = TextField(null=True, index=True)  # the recipient, if the carrier names it
     message_id = UUIDField(null=True, index=True)  # if the carrier repeats it
     # Anybody may have written it: it counts only for a message to its number
@@ -90,14 +90,14 @@ class EarlyReceipt(Table):
 class IgnoredOptOut(Table):
     """A STOP or START whose number was not understood, without the number."""
 
-    at = InstantField(index=True)
+    at = InstantField(PAST, index=True)
 
 
 class OptOutMessage(Table):
     """A message that said STOP or START: a captured callback must not count again, at any age."""
 
     id = CarrierTextField(primary_key=True)  # as the carrier identifies it
-    at = InstantField()
+    at = InstantField(PAST)
 
     @classmethod
     def note(cls, ids: Collection[str], now: datetime) -> bool:
@@ -366,12 +366,6 @@ def forget_number(number: str) -> None:
     kept &= ~fn.EXISTS(Message.select().where(Message.to == number))
     EarlyReceipt.delete().where(kept, EarlyReceipt.unmarked).execute()
     EarlyReceipt.update(number=None).where(kept).execute()
-
-
-def correct(now: datetime) -> None:
-    """Date receipts now that were kept by a clock which has been set back since."""
-    EarlyReceipt.count_as_now(EarlyReceipt.received_at, now)
-    IgnoredOptOut.count_as_now(IgnoredOptOut.at, now)
 
 
 def forget(now: datetime) -> None:

@@ -37,7 +37,6 @@ class Recorder:
     ):
         self.terms, self.watch, self.counts, self.retry = terms, watch, counts, retry
         self.clock, self.routes, self.way = watch.clock, routes, routes.way(watch.name)
-        self.progress_at = 0  # when a text was sent last, by the monotonic clock
         self.unrecorded = []  # answers
 
     def record(self) -> bool:
@@ -77,7 +76,7 @@ class Recorder:
         if error.no_route and self.others(send):
             return answer._replace(error=CarrierError(error.reason, no_route=True))
         taken_at = self.watch.state.taken_at
-        others_taken = error.account and not send.is_probe and taken_at and taken_at <= now
+        others_taken = error.account and not send.is_probe and taken_at
         if others_taken and was_refused(send.message, self.way, error.reason, taken_at):
             return answer._replace(error=CarrierError(error.reason))
         return answer
@@ -201,8 +200,6 @@ class Recorder:
     def note(self, send: Send, move: str, reason: str | None = None) -> None:
         """Count what happened to a message, and leave a line in the log."""
         self.counts[move] += 1
-        if move == "sent":
-            self.progress_at = self.clock.monotonic()
         level = logging.WARNING if move in ("retrying", "failed", "expired") else logging.INFO
         why = f": {reason}" if reason else ""
         log.log(level, "message %s %s%s", send.message.id, move, why, extra=send.log_fields)
@@ -251,15 +248,15 @@ class Inbox:
             inbound.record_reply(reply, self.watch.clock.now(), self.rules)
         CarrierState.note_heard(self.watch.name, asked_at)
 
-    def collect(self) -> bool:
-        """Record what came; return whether there was anything.
+    def collect(self) -> None:
+        """Record what came.
 
         Calling `received` acknowledges the last batch, so that is recorded first. Each reply has a
         transaction of its own, since nothing tells it from another with the same words.
         """
         if not self.unrecorded:
             self.unrecorded = self.carrier.received()
-        heard, now = bool(self.unrecorded), self.watch.clock.now()
+        now = self.watch.clock.now()
         if any(isinstance(event, TooFast) for event in self.unrecorded):
             self.watch.note_too_fast()
         while self.unrecorded:
@@ -267,4 +264,3 @@ class Inbox:
             at_once = next((n for n, each in enumerate(some) if isinstance(each, Reply)), len(some))
             inbound.record(self.unrecorded[: at_once or 1], now, self.rules)
             del self.unrecorded[: at_once or 1]
-        return heard

@@ -22,8 +22,7 @@ from peewee import (
 import recipients
 from access.audit import Action, Audit
 from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply
-from database import PAGE, CarrierTextField, InstantField, Table, db, isoformat
-from database.clock import is_ahead
+from database import PAGE, PAST, CarrierTextField, InstantField, Table, db, isoformat
 from events.outbox import Event
 from models import Message
 from reports.listings import Cursor
@@ -52,8 +51,8 @@ class Reply(Table):
     carrier = TextField()  # by which it came
     number = TextField()  # that wrote it, in E.164
     text = CarrierTextField()
-    at = InstantField()  # by the carrier's clock if it told the time, otherwise the arrival
-    received_at = InstantField()
+    at = InstantField(PAST)  # by the carrier's clock if it told the time, otherwise the arrival
+    received_at = InstantField(PAST)
     # The message that it belongs to, and who may see that; all are null for none
     message_id = UUIDField(null=True)
     key = IntegerField(null=True)
@@ -66,7 +65,8 @@ class Reply(Table):
     parts = IntegerField(null=True)
     # A JSON object: the texts of the parts by their numbers, and which came again once it was whole
     pieces = TextField(null=True)
-    due_at = InstantField(null=True)  # when it is shown as it is, while parts are missing
+    # When it is shown as it is, while parts are missing
+    due_at = InstantField(PARTS_WITHIN, null=True)
 
     total = 0  # how many replies its number wrote, if a query has counted them
 
@@ -78,7 +78,7 @@ class Reply(Table):
     @classmethod
     def is_due(cls, now: datetime) -> Expression:
         """Return the condition that a reply has waited long enough for its parts."""
-        return (cls.due_at <= now) | is_ahead(cls.due_at, now, PARTS_WITHIN)
+        return cls.due_at <= now
 
     # What people do
 
@@ -111,11 +111,6 @@ class Reply(Table):
         cls._note_read(MAY_BE_NO & cls.number.in_(DoNotCall.select(DoNotCall.number)), by, now)
 
     # Growing old
-
-    @classmethod
-    def correct(cls, now: datetime) -> None:
-        """Date replies now that came by a clock which has been set back since."""
-        cls.count_as_now(cls.at, now)
 
     @classmethod
     def purge(cls, before: datetime, now: datetime) -> int:

@@ -12,8 +12,7 @@ from typing import Self
 from peewee import IntegerField, fn
 
 from access.audit import Action, Audit
-from database import PAGE, InstantField, Table, db, isoformat
-from database.clock import is_ahead
+from database import PAGE, PAST, InstantField, Table, db, isoformat
 from models import FINISHED, HAS_ENDED, WAITING, Message, Status, has_status
 from sending.replies import Reply
 from settings import Settings
@@ -29,14 +28,14 @@ class Retention(Table):
     """When somebody looks again, and how far texts were redacted: a table of one row."""
 
     id = IntegerField(primary_key=True)
-    next_at = InstantField(null=True)
-    redacted_until = InstantField(null=True)  # no message that ended before it has a text
+    next_at = InstantField(EVERY, null=True)
+    redacted_until = InstantField(PAST, null=True)  # no message that ended before it has a text
 
     @classmethod
     def claim(cls, now: datetime) -> Self | None:
         """Return the row if it is time to look, and nobody else does."""
         cls.insert(id=1).on_conflict_ignore().execute()
-        due = cls.next_at.is_null() | (cls.next_at <= now) | is_ahead(cls.next_at, now, EVERY)
+        due = cls.next_at.is_null() | (cls.next_at <= now)
         return cls.get() if cls.update(next_at=now + EVERY).where(due).execute() else None
 
 

@@ -17,15 +17,11 @@ from access.keys import ApiKey, rules_of
 from access.rules import LAST
 from database import BATCH, MILLISECOND, is_outage, locked, passed_over
 from models import (
-    FINISHED,
-    FURTHEST_AHEAD,
-    HAS_ENDED,
     IS_SENDABLE,
     IS_WAITING,
     WAITING,
     Message,
     Status,
-    first_id,
     has_status,
 )
 
@@ -35,13 +31,9 @@ SET_ASIDE = timedelta(minutes=10)
 log = logging.getLogger("scheduler")
 
 
-def correct(now: datetime) -> None:
-    """Date messages now whose instants were noted by a clock that has been set back since."""
-    Message.count_as_now(Message.created_at, now, Message.id > first_id(now))
-    Message.count_as_now(Message.finished_at, now, has_status(*FINISHED), HAS_ENDED)
-    decided = Message.send_date.is_null() | Message.due_since.is_null(False)
-    scheduled = has_status(Status.SCHEDULED)
-    Message.count_as_now(Message.send_at, now, scheduled, decided, longest=FURTHEST_AHEAD)
+def is_any_due(at: datetime) -> bool:
+    """Return whether a text may be sent now that was to be sent by then."""
+    return Message.select().where(IS_SENDABLE, Message.send_at <= at).exists()
 
 
 def promote(now: datetime, *, check_dnc: str = "asked") -> Counter:

@@ -104,7 +104,7 @@ def test_sends_run_side_by_side_as_many_as_the_setting_says(run_pass, carrier):
 
 
 def test_a_pass_ends_although_new_messages_never_stop_coming(run_pass, carrier):
-    """Otherwise, on a busy day, nothing that is scheduled would ever become due."""
+    """Otherwise cron would start more and more of them on a busy day."""
     due = store(to=NEIGHBOUR, status=Status.SCHEDULED, send_at=TUESDAY_NOON + MINUTE)
     store()
 
@@ -343,7 +343,9 @@ def test_a_sender_that_is_only_slow_beats_on(settings, carrier, monkeypatch):
             time.sleep(0.05)
 
     carrier.answers[NEW_YORK] = slow
-    assert Scheduler(settings._replace(**ALWAYS_OPEN), carrier).run_pass()["sent"] == 1
+    slow = Scheduler(settings._replace(**ALWAYS_OPEN), carrier)
+    assert slow.run_pass()["sent"] == 1
+    slow.close()
     assert len(beats) > 3, "but for a busy machine, three a second"
     assert again(message).status == Status.SENT
     assert not Heartbeat.select().exists(), "it has nothing in hand"

@@ -123,11 +123,9 @@ NO_NUMBER_AND_NO_TEXT = {
     "event": {"webhook_id", "last_answer"},
     "event_address": {"url", "secret", "old_secret", "off"},
     "message": {"status", "approved_by", "cancelled_by"}
-    | {"last_error", "carrier", "carrier_reference", "lane", "country", "answers", "held_because"},
-    "key_day": {"country"},
+    | {"last_error", "carrier", "carrier_reference", "lane", "country", "answers"},
     "notice": {"subject", "newest"},
     "opt_out_message": {"id"},
-    "passes": {"distances"},
     "reply": {"carrier", "read_by", "part_reference"},
     "sign_in": {"id", "digest"},
 }

@@ -468,7 +468,7 @@ def test_a_full_disk_is_503_and_a_problem_until_there_is_room_again(
     filler = fill(small_disk)
     for _ in range(6):
         assert_is_an_error(send(web, disk_key, VALID | {"message": "x" * 1600}), 503)
-    wait_until(lambda: "could not store" in ask(web, "GET", "/healthz?strict").text)
+    wait_until(lambda: '"web"' in ask(web, "GET", "/healthz?strict").text)
     for command, name in (("stats", ""), ("check", "disk: ")):
         told = start("flask", command, **environ)
         assert told.wait() == 1

@@ -215,7 +215,7 @@ class PausingScheduler(Scheduler):
             return
         end = self.clock.monotonic() + self.machine.every
         self.run_pass(end)
-        self.listen(end)
+        self.go_on_until(end)
         if self.stop.is_requested:
             self.finish()
             self.close()

@@ -12,6 +12,7 @@ from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply
 from access.keys import ApiKey, Role
 from carriers import OptOut, Part
 from carriers import Reply as Said
+from carriers.lanes import TESTERS
 from carriers.ways import Way
 from database import clock, db
 from databases import on_both, on_postgres
@@ -179,7 +180,7 @@ def test_a_reply_belongs_to_what_was_given_last_not_to_what_was_found_to_be_take
 
 def test_a_testers_text_went_to_no_carrier():
     ApiKey.issue("trial", None, TUESDAY_NOON, role=Role.TESTER)
-    sent(key=key_named("trial"))
+    sent(key=key_named("trial"), carrier=TESTERS)
     (reply,) = hear("HELP", rules=ANSWERING)
     assert reply.message_id is None
 
