@@ -2,7 +2,7 @@
 
 import csv
 import sys
-from itertools import chain, islice
+from itertools import islice
 from typing import TextIO
 
 import click
@@ -12,7 +12,7 @@ import recipients
 from access.audit import Action, Audit
 from access.do_not_call import DoNotCall, DoNotCallHistory
 from cli import base
-from database import BATCH, Refused, clock, make_private
+from database import BATCH, Refused, clock
 from recipients import InvalidNumber
 from sending.replies import put_on_list
 
@@ -77,18 +77,15 @@ def list_numbers(limit: int) -> None:
 
 
 @dnc.command()
-@click.argument("file", type=click.File("w", encoding="utf-8", lazy=True), default="-")
-def export(file: TextIO) -> None:
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
+def export(file: str) -> None:
     """Write the whole list to a CSV file that `import` can read."""
-    entries = DoNotCall.entries()
-    first = list(islice(entries, 1))  # may fail: before the last export is overwritten
-    Audit.note(Action.EXPORTED, clock.now(), count=DoNotCall.size())
-    if file.name != "-":
-        make_private(file.name)
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("number", "source", "since"))
-    for entry in chain(first, entries):
-        writer.writerow((entry.number, entry.source or "", base.shown(entry.added_at)))
+    with base.new_file(file) as out:
+        Audit.note(Action.EXPORTED, clock.now(), count=DoNotCall.size())
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(("number", "source", "since"))
+        for entry in DoNotCall.entries():
+            writer.writerow((entry.number, entry.source or "", base.shown(entry.added_at)))
 
 
 @dnc.command("import")

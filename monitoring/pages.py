@@ -2,6 +2,7 @@
 
 import hmac
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
