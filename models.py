@@ -239,7 +239,7 @@ class Message(Table):
             message = db.lock_rows(this).first()
             if message:
                 message.in_doubt = max(0, message.in_doubt - settled)
-                message.lane = str(Lane.read(message.lane).settled(carrier.names, once))
+                message.lane = str(Lane.read(message.lane).settled(carrier.name, once))
                 message.save(only=[Message.in_doubt, Message.lane])
         return message
 
@@ -247,12 +247,6 @@ class Message(Table):
         """Store what a carrier said of this message, which goes on waiting."""
         waits = (Message.id == self.id) & has_status(*WAITING)
         Message.update(last_error=error, last_error_at=now).where(waits).execute()
-
-    def has_twin_under_way(self) -> bool:
-        """Return whether an equal text is being sent for another message."""
-        alike = (Message.to == self.to) & (Message.message == self.message)
-        being_sent = alike & has_status(Status.SENDING) & (Message.id != self.id)
-        return Message.select().where(being_sent).exists()
 
     @classmethod
     def note_notified(cls, ids: Collection[uuid.UUID], now: datetime) -> None:

@@ -202,9 +202,6 @@ class Scheduler:
         if CarrierState.is_behind(now):
             for table in database.Table.__subclasses__():
                 table.date_back(now)
-        for way in self.routes.ways:
-            if way.was:
-                CarrierState.prepare(way.name, way.was)
         stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
         CarrierState.record_pass(now, stand_ins)
         CarrierState.prepare(TESTERS)

@@ -79,7 +79,7 @@ class Known(NamedTuple):
 
     keys: dict[int, ApiKey]
     earlier: dict[tuple[int, str], Message | NewMessage]  # by their unique keys
-    listed: dict[str, bool]  # the numbers on the list, each with whether it opted out
+    listed: dict[str, bool]  # the numbers on either list, each with whether it opted out
     most: dict[Window, int]  # what the limits of the keys allow
     used: Counter[Window]  # of that
     added: Counter[Window]  # by the messages that are accepted

@@ -12,7 +12,7 @@ from operator import or_
 from acceptance import decisions
 from acceptance.decisions import Decision, NewMessage, Request
 from acceptance.inserts import Inserts
-from access.do_not_call import DoNotCall
+from access import do_not_call
 from access.keys import ApiKey
 from access.limits import KeyUse, lock_numbers
 from database import db
@@ -75,7 +75,7 @@ def _read(requests):
     columns = (ApiKey.id, ApiKey.role, ApiKey.limits)
     keys = ApiKey.select(*columns).where(ApiKey.id.in_({message.key for message in messages}))
     accepted_at = _accepted_to(requests)
-    listed = DoNotCall.listed({message.to for message in messages})
+    listed = do_not_call.listed({message.to for message in messages})
     known = decisions.Known(
         {k.id: k for k in keys}, {}, listed, {}, Counter(), Counter(), accepted_at
     )

@@ -9,7 +9,7 @@ from flask import current_app
 
 import database
 import models
-from access.do_not_call import DoNotCall
+from access import do_not_call
 from carriers import Carrier, CarrierError
 from cli import base
 from database import Refused, clock
@@ -48,12 +48,12 @@ def check_carriers(ctx: click.Context, name: str | None, to: str | None) -> None
     settings = current_app.config["SETTINGS"]
     if not settings.carrier_url:
         raise Refused("CARRIER_URL is not set, so texts wait")
-    ways = [way for way in settings.ways if name in (None, *way.names)]
+    ways = [way for way in settings.ways if name in (None, way.name)]
     if not ways:
         raise Refused("CARRIER_URL has no carrier of this name")
     if to and len(ways) > 1:
         raise Refused("--to sends a text through one carrier: name it with --carrier")
-    if to and DoNotCall.lists(to):
+    if to and do_not_call.is_listed(to):
         raise Refused("this number is on the Do Not Call list")
     answers = {ask(carrier, to) for carrier in checks.connected(settings, ways)}
     ctx.exit(next(status for status in (REFUSES, ACCEPTS, CANNOT_BE_ASKED) if status in answers))

@@ -112,8 +112,6 @@ CREATE TABLE attempt (
     FOREIGN KEY (message_id) REFERENCES message (id) ON DELETE CASCADE
 );
 CREATE INDEX attempt_reference ON attempt (reference) WHERE reference IS NOT NULL;
-CREATE INDEX attempt_reference_form ON attempt (ltrim(lower(reference), '0'))
-    WHERE reference IS NOT NULL;
 CREATE INDEX attempt_ask ON attempt (carrier, ask_at)
     WHERE result = 'unclear' AND ask_at IS NOT NULL;
 CREATE INDEX attempt_sender ON attempt (sender) WHERE result IS NULL;
@@ -159,19 +157,18 @@ CREATE TABLE carrier_state (
 CREATE TABLE do_not_call (
     number TEXT NOT NULL PRIMARY KEY,
     added_at BIGINT NOT NULL,
-    source TEXT,
-    opted_out_at BIGINT
+    source TEXT NOT NULL
 );
 
 CREATE TABLE do_not_call_history (
     id SERIAL NOT NULL PRIMARY KEY,
     number TEXT NOT NULL,
+    kind TEXT NOT NULL,
     at BIGINT NOT NULL,
     what TEXT NOT NULL,
-    why TEXT,
+    why TEXT NOT NULL,
     who TEXT,
-    said_at BIGINT,
-    opted_out_at BIGINT
+    said_at BIGINT
 );
 CREATE INDEX do_not_call_history_number ON do_not_call_history (number);
 
@@ -182,8 +179,7 @@ CREATE TABLE early_receipt (
     reason TEXT,
     received_at BIGINT NOT NULL,
     number TEXT,
-    message_id UUID,
-    unmarked BOOLEAN NOT NULL DEFAULT false
+    message_id UUID
 );
 CREATE INDEX early_receipt_received_at ON early_receipt (received_at);
 CREATE INDEX early_receipt_number ON early_receipt (number);
@@ -249,6 +245,12 @@ CREATE TABLE notice (
     told_at BIGINT,
     level INTEGER NOT NULL DEFAULT 0,
     newest TEXT
+);
+
+CREATE TABLE opt_out (
+    number TEXT NOT NULL PRIMARY KEY,
+    added_at BIGINT NOT NULL,
+    source TEXT NOT NULL
 );
 
 CREATE TABLE opt_out_message (

@@ -32,11 +32,8 @@ from models import FURTHEST_AHEAD, Message, first_id
 DIED = "its scheduler died before the carrier's answer was recorded"
 
 
-REFERENCE_FORM = SQL("ltrim(lower(reference), '0')")
-"""The form of a reference without case and leading zeros: the same for one id."""
-
-
 # The indexes below serve these only because their conditions are spelt the same
+IS_UNDER_WAY = SQL("result IS NULL")
 IS_UNCLEAR = SQL("result = 'unclear'")
 IS_ASKED_ABOUT = IS_UNCLEAR & SQL("ask_at IS NOT NULL")
 
@@ -103,11 +100,11 @@ class Attempt(Table):
 
         If the number of a copy is not given, it is the first one whose result is not known.
         """
-        copies, names = {}, (*carrier.names, None)
+        copies, by_carrier = {}, (carrier.name, None)
         of_these = cls.message.in_([*ids])
         for copy in cls.select().where(of_these, cls.is_open()).order_by(cls.number):
             number = numbers.get(copy.message_id)
-            if copy.number == number or (number is None and copy.carrier in names):
+            if copy.number == number or (number is None and copy.carrier in by_carrier):
                 copies.setdefault(copy.message_id, copy)
         return copies
 
@@ -201,7 +198,7 @@ class Attempt(Table):
     @classmethod
     def is_by(cls, carrier: Way) -> Expression:
         """Return the condition that a copy is a carrier's, or may be, because none was noted."""
-        return cls.carrier.in_(carrier.names) | cls.carrier.is_null()
+        return (cls.carrier == carrier.name) | cls.carrier.is_null()
 
     def _is_this(self):
         return (Attempt.message == self.message_id) & (Attempt.number == self.number)
@@ -229,8 +226,7 @@ def was_refused(message: Message, carrier: Way, words: str, before: datetime) ->
 
 for _name, _columns, _where in (
     ("attempt_reference", [Attempt.reference], SQL("reference IS NOT NULL")),
-    ("attempt_reference_form", [REFERENCE_FORM], SQL("reference IS NOT NULL")),
     ("attempt_ask", [Attempt.carrier, Attempt.ask_at], IS_ASKED_ABOUT),
-    ("attempt_sender", [Attempt.sender], SQL("result IS NULL")),
+    ("attempt_sender", [Attempt.sender], IS_UNDER_WAY),
 ):
     Attempt.add_index(Attempt.index(*_columns, where=_where, name=_name))

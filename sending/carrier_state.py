@@ -122,13 +122,9 @@ class CarrierState(Table):
         cls.update(heard_until=until).where(cls.name == name, cls.heard_until < until).execute()
 
     @classmethod
-    def prepare(cls, name: str, was: Collection[str] = ()) -> None:
-        """Create the row of a carrier if it is missing, as under its latest former name."""
-        before = {}
-        if was:
-            rows = cls.select().where(cls.name.in_(was), cls.last_pass_at.is_null(False))
-            before = rows.order_by(cls.last_pass_at.desc()).dicts().first() or {}
-        cls.insert(before | {"name": name}).on_conflict_ignore().execute()
+    def prepare(cls, name: str) -> None:
+        """Create the row of a carrier if it is missing."""
+        cls.insert(name=name).on_conflict_ignore().execute()
 
     @classmethod
     def date_back(cls, now: datetime) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import carriers
 from acceptance import NewMessage
-from access.do_not_call import DoNotCall
+from access.do_not_call import OptedOut
 from access.keys import ApiKey
 from access.limits import SECOND, KeyUse, Limit, lock_numbers, needs
 from carriers import LateAnswer, OptOut, Receipt
@@ -69,10 +69,7 @@ def record(
 
 
 def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None:
-    """Store a reply once, and obey a plain STOP or START; of a long reply, store this part.
-
-    A text that may be a receipt of a message to its number is no reply.
-    """
+    """Store a reply once, and obey a plain STOP or START; of a long reply, store this part."""
     number, problem = receipts.read_number(said.number, said.certain)
     if problem:
         means = Meaning.OTHER if said.part else _read(said.text, said.word)
@@ -80,10 +77,6 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
             receipts.ignore(means is Meaning.NO, problem, now)
         return
     said = said._replace(number=number)
-    if said.receipt:
-        receipt = said.receipt._replace(number=number)
-        if receipts.record_unmarked(receipt, now, rules.carrier):
-            return
     with db.atomic():
         lock_numbers([number])
         if not OptOutMessage.note(said.message_ids, now):
@@ -176,29 +169,21 @@ def message_of(number: str, at: datetime, carrier: Way) -> Message | None:
 def _reply_of_part(draft, said, now, carrier):
     """Return the reply that a part belongs to, not yet stored; None if it already had the part.
 
-    Once it is whole, it is no longer due. A part of a whole text that comes again may be the first
-    of another text; the next part tells.
+    Once it is whole, it is no longer due.
     """
     reference, total, number = said.part
     reference, number = Reply.part_reference.db_value(reference), str(number)
-    same = (Reply.number == draft.number) & Reply.carrier.in_(carrier.names)
+    same = (Reply.number == draft.number) & (Reply.carrier == carrier.name)
     same &= (Reply.part_reference == reference) & (Reply.parts == total)
-    recent = Reply.select().where(same, Reply.received_at > now - PARTS_WITHIN)
-    recent = [*recent.order_by(Reply.received_at, Reply.id)]
-    had = [each for each in recent if each.by_number.get(number) == said.text]
-    had = [] if said.message_ids else had  # a repeat would have been recognized by its id
-    if any(each.due_at for each in had):
+    recent = [*Reply.select().where(same, Reply.received_at > now - PARTS_WITHIN)]
+    if any(each.by_number.get(number) == said.text for each in recent):
         return None
     for reply in recent:
         if reply.due_at and number not in reply.by_number:
             _join(reply, reply.by_number | {number: said.text})
             return reply
-    if had:
-        had[-1].note_again(number)
-        return None
     draft.part_reference, draft.parts, draft.due_at = reference, total, now + PARTS_WITHIN
-    pieces = {number: text for each in recent for number, text in each.take_again().items()}
-    _join(draft, pieces | {number: said.text})
+    _join(draft, {number: said.text})
     return draft
 
 
@@ -243,8 +228,8 @@ def _is_settled(means, said, answer):
 
 
 def _may_be_no(reply, means):
-    """Return whether people must decide if this is a no: not if the number is on the list."""
-    return means is Meaning.MAYBE_NO and not DoNotCall.lists(reply.number)
+    """Return whether people must decide if this is a no: not if the number has opted out."""
+    return means is Meaning.MAYBE_NO and not OptedOut.lists(reply.number)
 
 
 def _tell(reply, now):

@@ -16,7 +16,7 @@ from recipients.hours import BusinessHours, NeverOpens
 
 LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES come to
 MOST_DEATHS = 3  # of schedulers with a text in hand
-ASK_AGAIN = 10  # seconds until a carrier is asked again if an equal text was under way
+PUT_OFF = timedelta(minutes=1)  # a text, while the carrier may have an equal one
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 UNANSWERED = f"given to the carrier without an answer; {MAY_HAVE_TAKEN_IT}"
 
@@ -70,11 +70,14 @@ class Outcome(NamedTuple):
 # Before it is sent
 
 
-def judge(message: Message, terms: Terms, opted_out: bool | None, now: datetime) -> Outcome | None:
+def judge(
+    message: Message, terms: Terms, opted_out: bool | None, now: datetime, has_equal: bool = False
+) -> Outcome | None:
     """Return what becomes of a claimed message; None if it may be given to its carrier.
 
     `opted_out` says whether its number, on the Do Not Call list, opted out by itself; None if it is
-    not on the list.
+    not on the list. `has_equal` says that an equal text to its number is being sent, or in doubt: a
+    carrier that is asked about that one could not tell them apart.
     """
     if message.cancelled_by:
         return _kept_back(message, Status.CANCELLED)
@@ -89,9 +92,12 @@ def judge(message: Message, terms: Terms, opted_out: bool | None, now: datetime)
     if message.answers:
         return _kept_back(message, Status.FAILED) if message.in_doubt else None
     try:
-        return _held(message, terms.key, now)
+        held = _held(message, terms.key, now)
     except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
         return Outcome(Status.FAILED, _perhaps_taken(f"the number {error}", message.in_doubt))
+    if held is None and has_equal and terms.askable:
+        return Outcome(Status.SCHEDULED, send_at=now + PUT_OFF, held_by="an equal text")
+    return held
 
 
 def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None:

@@ -121,7 +121,7 @@ class Recorder:
         if is_moved and outcome.status != Status.QUEUED:
             self.note(send, outcome.move, outcome.why)
         if outcome.doubt:
-            receipts.look_again(message.to, self.routes.ways, now)
+            receipts.look_again(message.to, now)
 
     def lane_after_no(self, send: Send, error: CarrierError, outcome: Outcome) -> Lane:
         """Return the lane of a text that the carrier did not accept."""
@@ -174,15 +174,8 @@ class Recorder:
             self.note(send, outcome.move, outcome.why)
 
     def record_found(self, send: Send, references: list[str], now: datetime) -> None:
-        """Record whether the carrier has a text in doubt.
-
-        If an equal text is being sent, a reference may be that one's: the carrier is asked later.
-        """
+        """Record whether the carrier has a text in doubt."""
         message = send.message
-        if references and message.has_twin_under_way():
-            later = now + outcomes.retry_delay(0, outcomes.ASK_AGAIN)
-            doubts.ask_again_at(message.id, self.way, later)
-            return
         copies = doubts.unclear_at(self.way, message.id)
         found = [each for each in copies if receipts.found(each, references, now, self.way)]
         with db.atomic():
@@ -226,12 +219,11 @@ class Inbox:
         clock = self.watch.clock
         if self.asked or not self.carrier.lists_incoming or clock.monotonic() < self.ask_at:
             return
-        now, names = clock.now(), self.rules.carrier.names
+        now = clock.now()
         if since := CarrierState.unheard_since(self.watch.name, now):
             since = max(since, now - LONGEST_UNHEARD) - LATE_CALLBACKS
             with suppress(RuntimeError):  # there is no thread: the next pass asks
-                ask = self.watch.sends.submit
-                self.asked = ask(self.carrier.incoming, since, names), now
+                self.asked = self.watch.sends.submit(self.carrier.incoming, since), now
 
     def take_missed(self) -> None:
         """Record the texts that were missed, once the carrier has listed them."""

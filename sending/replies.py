@@ -17,11 +17,12 @@ from peewee import (
     ModelSelect,
     TextField,
     UUIDField,
+    chunked,
 )
 
 import recipients
 from access.audit import Action, Audit
-from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply
+from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply, OptedOut
 from database import PAGE, PAST, CarrierTextField, InstantField, Table, db, isoformat
 from events.outbox import Event
 from models import Message
@@ -36,9 +37,6 @@ MAY_BE_NO = SQL("may_be_no")
 
 READ = 2
 """The rank of replies that nobody has to read."""
-
-AGAIN = "again"
-"""The name in `pieces` of the list of the parts that came again, by number."""
 
 PARTS_WITHIN = timedelta(minutes=5)
 """How long the parts of a text are waited for, from the first on."""
@@ -63,8 +61,7 @@ class Reply(Table):
     read_by = TextField(null=True)
     part_reference = CarrierTextField(null=True)  # by which the carrier knows parts of a text
     parts = IntegerField(null=True)
-    # A JSON object: the texts of the parts by their numbers, and which came again once it was whole
-    pieces = TextField(null=True)
+    pieces = TextField(null=True)  # a JSON object: the texts of the parts by their numbers
     # When it is shown as it is, while parts are missing
     due_at = InstantField(PARTS_WITHIN, null=True)
 
@@ -95,7 +92,7 @@ class Reply(Table):
         found = cls.select(cls.id, cls.text).where(was_read)
         read = {each.id: meaning.read_part(each.text) for each in found}
         maybe = [id for id, means in read.items() if means is Meaning.MAYBE_NO]
-        undecided = cls.id.in_(maybe) & cls.number.not_in(DoNotCall.select(DoNotCall.number))
+        undecided = cls.id.in_(maybe) & cls.number.not_in(OptedOut.select(OptedOut.number))
         changes = {"read_at": None, "read_by": None, "may_be_no": undecided}
         done = cls.update(changes).where(was_read, cls.id.in_([*read]))
         return {each.id for each in done.returning(cls.id).execute()}
@@ -106,9 +103,10 @@ class Reply(Table):
         return {each.id for each in read.returning(cls.id).execute()}
 
     @classmethod
-    def note_listed(cls, by: str, now: datetime) -> None:
-        """Mark possible opt-outs of numbers on the Do Not Call list as read: they are decided."""
-        cls._note_read(MAY_BE_NO & cls.number.in_(DoNotCall.select(DoNotCall.number)), by, now)
+    def note_listed(cls, numbers: Iterable[str], by: str, now: datetime) -> None:
+        """Mark the possible opt-outs of listed numbers as read: they are decided."""
+        for some in chunked(numbers, PAGE):
+            cls._note_read(MAY_BE_NO & cls.number.in_(some), by, now)
 
     # Growing old
 
@@ -154,42 +152,24 @@ class Reply(Table):
     @property
     def by_number(self) -> dict[str, str]:
         """The texts of the parts that have come, by their numbers."""
-        return {number: text for number, text in self._pieces.items() if number != AGAIN}
-
-    def note_again(self, number: str) -> None:
-        """Store that a part has come again."""
-        again = {*self._pieces.get(AGAIN, ()), number}
-        self.pieces = json.dumps(self._pieces | {AGAIN: sorted(again)})
-        self.save(only=[Reply.pieces])
-
-    def take_again(self) -> dict[str, str]:
-        """Return the parts that have come again, and clear that mark."""
-        pieces = self.by_number
-        again = {number: pieces[number] for number in self._pieces.get(AGAIN, ())}
-        if again:
-            self.pieces = json.dumps(pieces)
-            self.save(only=[Reply.pieces])
-        return again
-
-    @property
-    def _pieces(self):
         return json.loads(self.pieces or "{}")
 
 
 def put_on_list(
-    numbers: Iterable[str],
+    which: type[OptedOut] | type[DoNotCall],
+    numbers: Collection[str],
     now: datetime,
     source: str,
     who: str | None = None,
     said_at: datetime | None = None,
 ) -> int:
-    """Put numbers on the Do Not Call list, as DoNotCall.add does; return how many are new.
+    """Put numbers on one of the two lists, as its `add` does; return how many are new.
 
     Their possible opt-outs are decided by that.
     """
     with db.atomic():
-        new = DoNotCall.add(numbers, now, source, who, said_at)
-        Reply.note_listed(who or source, now)
+        new = which.add(numbers, now, source, who, said_at)
+        Reply.note_listed(numbers, who or source, now)
     return new
 
 
@@ -202,7 +182,7 @@ def read_number(text: str, region: str | None) -> str:
         return recipients.national(text, region)
     except recipients.InvalidNumber:
         number = "+" + re.sub(r"[^0-9]", "", text)
-        columns = (Message.to, Reply.number, DoNotCall.number, DoNotCallHistory.number)
+        columns = (Message.to, Reply.number, DoNotCallHistory.number)
         stored = (each.model.select().where(each == number).exists() for each in columns)
         if text.strip().startswith("+") and any(stored):
             return number

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from access.do_not_call import DoNotCall
+from access import do_not_call
 from access.keys import names_of, rules_of
 from access.rules import KeyRules
 from carriers import Carrier
@@ -19,7 +19,7 @@ from carriers.lanes import TESTERS, Routes
 from database import db
 from models import Message, Status
 from sending import claims, doubts, outcomes, receipts
-from sending.attempts import Attempt
+from sending.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
 from sending.carrier_state import CarrierState, Permission
 from sending.claims import Claims
 from sending.heartbeats import Heartbeat, Pulse
@@ -127,12 +127,19 @@ class Sender:
             return []
         now, questions = self.clock.now(), []
         due = {attempt.message_id for attempt in doubts.to_ask(self.way, now, room)}
-        for message in Message.select().where(Message.id.in_([*due])) if due else ():
+        if not due:
+            return []
+        messages = [*Message.select().where(Message.id.in_([*due]))]
+        with db.atomic():
+            under_way = doubts.texts_at(self.way, messages, IS_UNDER_WAY)
+        for message in messages:
             if not doubts.ask_again_at(message.id, self.way, now + QUESTION_LASTS, now):
                 continue
             send = self.send_of(message)
             if self.is_received(message, now):
                 self.recorder.note(send, "sent")
+            elif (message.to, message.message) in under_way:  # a person has retried this one
+                continue
             elif copies := doubts.unclear_at(self.way, message.id):
                 send.since = copies[0].begun_at
                 questions.append(send)
@@ -140,7 +147,7 @@ class Sender:
 
     def is_received(self, message: Message, now: datetime) -> bool:
         """Return whether a kept receipt shows that a carrier has a text in doubt."""
-        return message.id in receipts.look_again(message.to, self.routes.ways, now)
+        return message.id in receipts.look_again(message.to, now)
 
     def send_of(self, message: Message) -> Send:
         """Return the send of a message, as the probe if one is to go first now."""
@@ -231,27 +238,38 @@ class Sender:
         """
         ready, moves = [], []
         rules = rules_of({send.message.key_id for send in sends})
-        opted_out = DoNotCall.listed({send.message.to for send in sends})
+        opted_out = do_not_call.listed({send.message.to for send in sends})
+        equals = self.texts_in_hand(sends)
         for send in sends:
             message = send.message
+            text = message.to, message.message
             if message.in_doubt and self.is_received(message, now):
                 moves.append((send, Outcome(Status.SENT)))
                 continue
-            outcome = self.judge_one(send, rules[message.key_id], opted_out.get(message.to), now)
+            about = opted_out.get(message.to), now, text in equals
+            outcome = self.judge_one(send, rules[message.key_id], *about)
             if outcome is None:
                 ready.append(send)
+                equals.add(text)
             elif message.apply(outcome, now):
                 moves.append((send, outcome))
         return ready, moves
 
+    def texts_in_hand(self, sends: list[Send]) -> set[tuple[str, str]]:
+        """Return those numbers and texts that the carrier is being given, or may have, already."""
+        if not self.carrier.can_be_asked:
+            return set()
+        messages = [send.message for send in sends]
+        return doubts.texts_at(self.way, messages, IS_UNDER_WAY, IS_ASKED_ABOUT)
+
     def judge_one(
-        self, send: Send, own: KeyRules, opted_out: bool | None, now: datetime
+        self, send: Send, own: KeyRules, opted_out: bool | None, now: datetime, has_equal: bool
     ) -> Outcome | None:
         """Judge a message; one that cannot be judged is set aside, and holds up no neighbour."""
         message = send.message
         try:
             send.terms = self.terms.of_key(own)
-            return outcomes.judge(message, send.terms, opted_out, now)
+            return outcomes.judge(message, send.terms, opted_out, now, has_equal)
         except Exception as error:
             kind = type(error).__name__  # its words may hold the number
             about = send.log_fields

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from peewee import SQL, Case, ModelSelect, ModelUpdate, Value
 
-from access.do_not_call import DoNotCall
+from access.do_not_call import DoNotCall, OptedOut
 from access.keys import ApiKey, rules_of
 from access.rules import LAST
 from database import BATCH, MILLISECOND, is_outage, locked, passed_over
@@ -59,10 +59,14 @@ def _is_kept_off(setting):
 
     It keeps back none that answers a reply.
     """
-    is_listed = Message.to.in_(DoNotCall.select(DoNotCall.number))
-    asked = is_listed & (Message.check_dnc | Message.key.in_(ApiKey.checking("always", setting)))
-    stops = Message.key.in_(ApiKey.checking("opted-out", setting))
-    return Message.answers.is_null() & (asked | (stops & DoNotCall.has_opted_out(Message.to)))
+    heeds_entries = Message.check_dnc | Message.key.in_(ApiKey.checking("always", setting))
+    entered = DoNotCall.has(Message.to) & heeds_entries
+    return Message.answers.is_null() & (entered | OptedOut.has(Message.to) & _heeds_stop(setting))
+
+
+def _heeds_stop(setting):
+    """Return the condition that a message is not sent to a number that has opted out."""
+    return Message.check_dnc | Message.key.not_in(ApiKey.checking("asked", setting))
 
 
 def renew_expiry(ids: Collection[UUID], setting: timedelta) -> None:
@@ -119,8 +123,7 @@ def expire_in_doubt(
 def block_number(number: str, now: datetime, check_dnc: str = "asked") -> int:
     """Block messages that wait for a number that has opted out; return how many."""
     waiting = (Message.to == number) & has_status(*WAITING) & (Message.in_doubt == 0)
-    waiting &= Message.check_dnc | Message.key.not_in(ApiKey.checking("asked", check_dnc))
-    waiting &= Message.answers.is_null()
+    waiting &= _heeds_stop(check_dnc) & Message.answers.is_null()
     block = Message.update(status=Status.BLOCKED, finished_at=now).where(waiting)
     return len(Message.change(block))
 

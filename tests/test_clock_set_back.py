@@ -14,7 +14,7 @@ from peewee import (
 )
 
 import database
-from access.do_not_call import DoNotCall
+from access.do_not_call import OptedOut
 from app import create_app
 from carriers import CarrierError
 from databases import on_both
@@ -42,8 +42,8 @@ SHOWN = {
     *("message.approved_at", "message.last_error_at", "message.receipt_at", "message.told_at"),
     *("attempt.ended_at", "attempt.receipt_at", "reply.read_at", "event.at", "audit.at"),
     *("api_key.created_at", "api_key.revoked_at", "api_key.last_used_at", "api_key.paused_at"),
-    *("do_not_call.added_at", "do_not_call.opted_out_at", "do_not_call_history.at"),
-    *("do_not_call_history.said_at", "do_not_call_history.opted_out_at"),
+    *("do_not_call.added_at", "opt_out.added_at", "do_not_call_history.at"),
+    "do_not_call_history.said_at",
 }
 """Instants that are only shown, or say since when a person has wanted something."""
 
@@ -224,15 +224,15 @@ def hear(settings, at):
 def test_a_word_whose_carrier_has_a_wrong_clock_counts_as_now(hear):
     hear("STOP")
     hear("START", told=TUESDAY_NOON + DAY)
-    assert not DoNotCall.lists(NEW_YORK)
+    assert not OptedOut.lists(NEW_YORK)
     hear("STOP", TUESDAY_NOON + SECOND)
-    assert DoNotCall.lists(NEW_YORK)
+    assert OptedOut.lists(NEW_YORK)
 
 
 def test_a_start_without_a_time_ends_a_stop_whose_carrier_is_seconds_ahead(hear):
     hear("STOP", told=TUESDAY_NOON + EARLY)
     hear("START")
-    assert not DoNotCall.lists(NEW_YORK)
+    assert not OptedOut.lists(NEW_YORK)
 
 
 @on_both
@@ -252,4 +252,4 @@ def test_a_stop_of_the_same_second_comes_after_a_start_without_a_time(
     now = TUESDAY_NOON + started * SECOND
     hear("START", now)
     hear("STOP", now, told=TUESDAY_NOON + stopped * SECOND)
-    assert DoNotCall.lists(NEW_YORK) == is_listed
+    assert OptedOut.lists(NEW_YORK) == is_listed

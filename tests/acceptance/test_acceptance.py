@@ -16,7 +16,7 @@ import acceptance
 import database
 from acceptance import AlreadyAnswered, NewMessage, storage
 from acceptance.decisions import Request
-from access.do_not_call import DoNotCall, OnDoNotCallList
+from access.do_not_call import DoNotCall, OnDoNotCallList, OptedOut
 from access.keys import ApiKey, Role
 from access.limits import KeyUse, LimitReached, parse, parse_recipient_limit
 from databases import on_both, on_postgres
@@ -36,8 +36,8 @@ NO_KEY = 10**6  # refused by the database: it refers to no key
 @pytest.fixture
 def keys(database_url):
     """Keys with and without limits, one a tester's, by name; two numbers are on the list."""
-    for number, source in ((OPTED_OUT, "reply"), (LISTED, "operator")):
-        DoNotCall.add([number], TUESDAY_NOON, source)
+    OptedOut.add([OPTED_OUT], TUESDAY_NOON, "reply")
+    DoNotCall.add([LISTED], TUESDAY_NOON, "operator")
     made = {name: ApiKey.create(name=name, digest=name, created_at=TUESDAY_NOON) for name in KEYS}
     for name, text in KEYS.items():
         ApiKey.update(limits=text or None).where(ApiKey.id == made[name].id).execute()

@@ -427,27 +427,6 @@ def test_redact_clears_number_and_text_of_what_ended_long_ago_and_keeps_the_reco
     assert flask("messages", "redact", "--older-than", "30").stdout == "0 redacted\n"
 
 
-def test_while_an_equal_text_is_in_doubt_a_text_is_neither_purged_nor_redacted(session):
-    """Its reference tells whose copy it is that the carrier names."""
-    doubtful = store(in_doubt=1, in_doubt_since=OLD)
-    store(status=Status.SENT, finished_at=OLD, carrier_reference="SM1")
-    store(message="Another", status=Status.SENT, finished_at=OLD)
-    session("""
-        $ flask messages redact --older-than 30
-        1 message not redacted: an identical text is in doubt
-        1 redacted
-        $ flask messages purge --older-than 30
-        1 deleted
-    """)
-    Message.update(in_doubt=0).where(Message.id == doubtful.id).execute()
-    session("""
-        $ flask messages redact --older-than 30
-        1 redacted
-        $ flask messages purge --older-than 30
-        1 deleted
-    """)
-
-
 @on_postgres
 def test_a_purge_is_quick_though_the_table_was_empty_when_postgres_last_looked(run):
     """For what it takes for a row or two, the planner repeats a subquery for each row."""

@@ -12,10 +12,10 @@ from acceptance import AlreadyAnswered, NewMessage
 from acceptance.decisions import Request
 from acceptance.storage import insert_all
 from access.audit import Audit
-from access.do_not_call import DoNotCall
+from access.do_not_call import OptedOut
 from access.keys import ApiKey
 from access.limits import KeyUse, lock_numbers, parse, parse_recipient_limit
-from carriers import Receipt
+from carriers import OptOut, Receipt
 from database import clock, db
 from databases import on_postgres
 from events.outbox import Event, EventAddress
@@ -270,12 +270,12 @@ def test_events_that_another_has_locked_are_passed_over(locked_row, name):
     assert clock.now() - began < timedelta(seconds=2)
 
 
-def test_a_start_that_comes_while_people_list_the_number_ends_its_opt_out(in_order):
-    DoNotCall.add([FIRST], TUESDAY_NOON, "reply")
-    start = locking(DoNotCall.remove, [FIRST], TUESDAY_NOON + HOUR, "reply")
+def test_a_start_that_comes_while_people_note_an_opt_out_ends_it(in_order):
+    OptedOut.add([FIRST], TUESDAY_NOON, "reply")
+    start = locking(receipts.obey, OptOut(FIRST, False, "reply"), TUESDAY_NOON + HOUR, "asked")
 
-    def list_number(number):
-        DoNotCall.add([number], TUESDAY_NOON + HOUR, "operator")
+    def note(number):
+        OptedOut.add([number], TUESDAY_NOON + HOUR, "operator")
 
-    in_order(list_number, FIRST, SECOND, start)
-    assert DoNotCall.listed([FIRST]) == {FIRST: False}
+    in_order(note, FIRST, SECOND, start)
+    assert not OptedOut.lists(FIRST)

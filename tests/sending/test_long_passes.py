@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 import scheduler
-from access.do_not_call import DoNotCall
+from access.do_not_call import OptedOut
 from access.keys import ApiKey, Role
 from carriers import OptOut, Part, Reply
 from carriers.ways import Way
@@ -81,7 +81,7 @@ MEANWHILE = {
         lambda text: again(text).message is None,
     ),
     "a part of a reply is told": (piece_of_a_reply, lambda _: Event.select().exists()),
-    "a STOP is recorded": (lambda: None, lambda _: DoNotCall.lists(NEIGHBOUR)),
+    "a STOP is recorded": (lambda: None, lambda _: OptedOut.lists(NEIGHBOUR)),
     "a text of a tester is sent": (of_tester, lambda text: again(text).status == Status.SENT),
     "the desk sees that it lives": (
         lambda: CarrierState.prepare("fake"),
