@@ -3,23 +3,24 @@
 import uuid
 from collections.abc import Collection, Iterator
 from datetime import datetime
-from functools import reduce
 from itertools import groupby
-from operator import attrgetter, or_
+from operator import attrgetter
 from typing import NamedTuple
 
-from peewee import SQL, Case, Expression, Tuple, Value, fn
+from peewee import SQL, Expression, Tuple, Value, fn
 
 from access.keys import ApiKey, Role
-from database import PAGE, in_pages
+from database import PAGE, db, in_pages
 from reports.listings import Cursor
 from reports.matching import look_through, matches
-from sending.replies import MAY_BE_NO, WAITS, Reply
+from sending.replies import MAY_BE_NO, URGENCY, WAITS, Reply
 
 RANKS = (WAITS & MAY_BE_NO, WAITS & SQL("NOT may_be_no"), SQL("(read_at IS NOT NULL OR opted_out)"))
 """The conditions of the ranks in which the desk lists replies, the first rank first."""
 
-OF_A_NUMBER = 5  # replies that are shown together
+OF_GROUP = SQL("available_to_group")
+
+OF_A_NUMBER, MOST_OTHERS = 5, 1_000  # replies that are shown together, or counted at most
 
 
 class Waiting(NamedTuple):
@@ -55,31 +56,56 @@ def listing(
 def conversations(
     person: ApiKey, after: Cursor | None, limit: int, now: datetime
 ) -> list[list[Reply]]:
-    """Return what some numbers wrote, in the order in which `page` has the first reply of each."""
+    """Return what some numbers wrote, in the order in which `page` has the first reply of each.
+
+    That one has counted the `others`.
+    """
     found, seen = [], set()
     while len(found) < limit and (some := page(person, after, limit, now, excluded=seen)):
         numbers = {reply.number for reply in some}
         # Without those whose first reply is on an earlier page
-        firsts = {group[0].id: group for group in _of_each(numbers, person, now)}
+        firsts = {replies[0].id: replies for replies in _first_of_each(numbers, person, now)}
         found += [firsts[reply.id] for reply in some if reply.id in firsts]
         seen |= numbers
         after = some[-1].cursor
-    return found[:limit]
+    del found[limit:]
+    _count_others([group[0] for group in found if len(group) == OF_A_NUMBER], person, now)
+    return found
 
 
-def _of_each(numbers, person, now):
-    """Return the first replies of each number, in the order of `page`, with their `total`."""
-    ranks = Case(None, [(rank, n) for n, rank in enumerate(RANKS)])
-    place = fn.ROW_NUMBER().over(
-        partition_by=[Reply.number], order_by=[ranks, Reply.at.desc(), Reply.id.desc()]
-    )
-    total = fn.COUNT(Reply.id).over(partition_by=[Reply.number])
-    visible = reduce(or_, _visible_to(person))
-    theirs = Reply.shown(now).where(Reply.number.in_([*numbers]), visible)
-    placed = theirs.select(Reply, place.alias("place"), total.alias("total"))
-    first = Reply.select(SQL("*")).from_(placed).where(SQL("place") <= OF_A_NUMBER)
-    in_order = first.order_by(SQL("number"), SQL("place"))
-    return [[*group] for _, group in groupby(in_order, key=attrgetter("number"))]
+def _first_of_each(numbers, person, now):
+    """Return the first replies of each number, in the order of `page`."""
+    visible, parameters = _seen_of_number(person, now)
+    first = f"reply WHERE {visible} ORDER BY {URGENCY} DESC, at DESC, id DESC LIMIT {OF_A_NUMBER}"
+    few = db.few_of_each(db.rows_of_array("given", "text"), "reply", "*", first)
+    sql = f"SELECT few.* FROM {few}".replace("?", db.param)
+    found = Reply.raw(sql, db.array(numbers), *parameters)
+    in_order = sorted(found, key=lambda each: (each.number, -each.rank, each.at, each.id))[::-1]
+    return [[*replies] for _, replies in groupby(in_order, key=attrgetter("number"))]
+
+
+def _count_others(replies, person, now):
+    """Count what else the number of each reply wrote, beyond those that are shown."""
+    if not replies:
+        return
+    visible, parameters = _seen_of_number(person, now)
+    some = f"SELECT 1 FROM reply WHERE {visible} LIMIT {OF_A_NUMBER + MOST_OTHERS}"
+    given = db.rows_of_array("given", "text")
+    sql = f"SELECT value, (SELECT COUNT(*) FROM ({some}) AS few) FROM {given}"
+    numbers = db.array({reply.number for reply in replies})
+    counts = dict(db.execute_sql(sql.replace("?", db.param), (*parameters, numbers)).fetchall())
+    for reply in replies:
+        reply.others = counts[reply.number] - OF_A_NUMBER
+
+
+def _seen_of_number(person, now):
+    """Return the condition that a person sees a reply of a `given` number, in SQL; its values."""
+    sql = "number = given.value AND (due_at IS NULL OR due_at <= ?)"
+    values = [Reply.due_at.db_value(now)]
+    if person.role != Role.OPERATOR:
+        sql += ' AND available_to_group AND key IN (SELECT id FROM api_key WHERE "group" = ?)'
+        values.append(person.group)
+    return sql, values
 
 
 def search(
@@ -87,14 +113,12 @@ def search(
 ) -> tuple[list[list[Reply]], Cursor | None]:
     """Return replies that have words or digits, by number, and where to look further.
 
-    Look through LOOKED_THROUGH replies, the newest first, including those of others.
+    Look through LOOKED_THROUGH replies that this person may see, the newest first.
     """
     before = _is_before(after) if after else SQL("true")
-    newest_first = Reply.at.desc(), Reply.id.desc()
-    rows = Reply.select().where(before).order_by(*newest_first)
-    visible = reduce(or_, _visible_to(person), SQL("false"))
-    matching = Reply.shown(now).where(before, visible, matches(words, Reply.number, Reply.text))
-    matching = matching.order_by(*newest_first)
+    theirs = Reply.shown(now).where(before, _is_visible(person))
+    rows = theirs.order_by(Reply.at.desc(), Reply.id.desc())
+    matching = rows.where(matches(words, Reply.number, Reply.text))
     found, end = look_through(rows, matching, lambda last: ~_is_before(last), limit)
     grouped = {}
     for reply in found:
@@ -166,8 +190,14 @@ def _visible_to(person) -> list[Expression]:
     """Return conditions that an index serves: one for each key of a group."""
     if person.role == Role.OPERATOR:
         return [SQL("true")]
-    of_group = SQL("available_to_group")
-    return [(Reply.key == key.id) & of_group for key in ApiKey.in_group(person.group)]
+    return [(Reply.key == key.id) & OF_GROUP for key in ApiKey.in_group(person.group)]
+
+
+def _is_visible(person):
+    """Return the condition that a person at the desk may see a reply."""
+    if person.role == Role.OPERATOR:
+        return SQL("true")
+    return OF_GROUP & Reply.key.in_(ApiKey.in_group(person.group))
 
 
 def _is_before(last):
