@@ -78,22 +78,14 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
         lane=new_lane(recipient.country, is_tester),
     )
 
-    def answer(message):
-        return schemas.dump(describe(message, recipient, facts))
-
-    message = store(
-        Request(
-            message,
-            settings.key_limits,
-            settings.recipient_limit,
-            spare_opted_out=rules.check_dnc == "opted-out",
-            hold_odd=rules.hold_odd and not is_tester,
-            answer=answer,
-        )
-    )
+    answer = schemas.dump(describe(message, recipient, facts))
+    if idempotency_key:
+        message = message._replace(answer=answer)
+    limits = settings.key_limits, settings.recipient_limit
+    store(Request(message, *limits, spare_opted_out=rules.check_dnc == "opted-out"))
     about = {"message_id": str(message.id), "key": key.name}
     log.info("message %s %s", message.id, message.status, extra=about)
-    return message.answer or answer(message)
+    return answer
 
 
 def refuse(order: dict, key: ApiKey, settings: Settings) -> None:
@@ -130,7 +122,6 @@ def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:
     queued, send_at = message.status == Status.QUEUED, isoformat(message.send_at)
     when = "queued for immediate sending" if queued else f"scheduled for {send_at}"
     when += " once it is approved" if message.manual_mode else ""
-    why = "; it waits for approval: unusual for this key" if message.held_because else ""
     return {
         "message_id": str(message.id),
         "status": message.status,
@@ -151,14 +142,14 @@ def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:
         "business_hours": facts.business_hours,
         "message_length": len(message.message),
         "max_retries": message.max_retries,
-        "message": f"Text message {when}{why}.",
+        "message": f"Text message {when}.",
     }
 
 
-def store(wanted: Request) -> NewMessage:
-    """Store a message, and return it as it is stored; refuse it if a list or a limit says so."""
+def store(wanted: Request) -> None:
+    """Store a message; refuse it if a list or a limit says so."""
     try:
-        stored = acceptance.store(wanted)
+        acceptance.store(wanted)
     except (OnDoNotCallList, TooManyParts) as refusal:
         abort(403, str(refusal))
     except LimitReached as refusal:
@@ -166,7 +157,6 @@ def store(wanted: Request) -> NewMessage:
         wait = max(1, -((wanted.message.created_at - refusal.free_at) // SECOND))  # rounded up
         raise TooManyRequests(str(refusal), retry_after=wait) from None
     current_app.extensions["health"].not_stored_at = None
-    return stored
 
 
 # The key

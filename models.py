@@ -2,10 +2,9 @@
 
 import secrets
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from enum import StrEnum
-from functools import partial
 from typing import Any, Self
 
 from peewee import (
@@ -22,12 +21,13 @@ from peewee import (
 
 from access.do_not_call import DoNotCallHistory
 from access.keys import ApiKey
-from access.limits import SECOND, KeyTally, KeyUse
+from access.limits import SECOND
 from carriers.lanes import FIRST, Lane
 from carriers.ways import Way
 from database import (
     EPOCH,
     MILLISECOND,
+    PAST,
     CarrierTextField,
     InstantField,
     Refused,
@@ -36,6 +36,7 @@ from database import (
     isoformat,
     locked,
 )
+from database.clock import SKEW
 from events.outbox import Event, EventAddress
 
 SEND_DATE_LASTS = timedelta(hours=1)
@@ -80,9 +81,8 @@ IS_SENDABLE = has_status(Status.QUEUED) & SQL("approved")
 AWAITS_APPROVAL = has_status(*WAITING) & SQL("NOT approved")
 AWAITS_GROUP = AWAITS_APPROVAL & SQL("available_to_group")
 IS_RETRYING = has_status(*WAITING) & SQL("due_since IS NOT NULL")
-HAS_ERROR = has_status(*WAITING) & SQL("last_error_at IS NOT NULL")
+IS_DECIDED = has_status(Status.SCHEDULED) & SQL("(send_date IS NULL OR due_since IS NOT NULL)")
 HAS_ENDED = SQL("finished_at IS NOT NULL")
-IS_USUAL = SQL("approved AND cancelled_by IS NULL AND answers IS NULL")
 
 
 def new_id(now: datetime) -> uuid.UUID:
@@ -105,9 +105,11 @@ class Message(Table):
     message = TextField(null=True)
     send_date = InstantField(null=True)  # asked for
     first_send_at = InstantField()  # decided first
-    send_at = InstantField()  # decided; moves with every retry
+    # Decided; moves with every retry
+    send_at = InstantField(FURTHEST_AHEAD, lambda now: IS_DECIDED)
     expires_at = InstantField()  # decided together with first_send_at
-    due_since = InstantField(null=True)  # when it should have gone, while sends of it fail
+    # When it should have gone, while sends of it fail
+    due_since = InstantField(PAST, lambda now: IS_RETRYING, null=True)
     status = TextField()
     manual_mode = BooleanField()
     available_to_group = BooleanField()
@@ -115,7 +117,6 @@ class Message(Table):
     approved = BooleanField()
     approved_by = TextField(null=True)  # the name of a key, or "shell"
     approved_at = InstantField(null=True)
-    held_because = TextField(null=True)  # why it waits for approval though nobody asked for that
     cancelled_by = TextField(null=True)
     attempts = IntegerField(default=0)
     max_retries = IntegerField()
@@ -124,7 +125,7 @@ class Message(Table):
     tries_before = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     # Attempts since then that are unclear
     in_doubt = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    finished_at = InstantField(null=True)
+    finished_at = InstantField(PAST, lambda now: has_status(*FINISHED) & HAS_ENDED, null=True)
     last_error = CarrierTextField(null=True)
     last_error_at = InstantField(null=True)
     carrier = TextField(null=True)  # the name of the one that it was given to last
@@ -132,7 +133,7 @@ class Message(Table):
     lane = TextField()  # what is true of it for carriers
     receipt_at = InstantField(null=True)
     told_at = InstantField(null=True)  # when an event of it was delivered last
-    created_at = InstantField()
+    created_at = InstantField(PAST, lambda now: Message.id > first_id(now))
     idempotency_key = TextField(null=True)
     request_digest = TextField(null=True)
     answer = TextField(null=True)  # the body of the 201, if there is an idempotency key
@@ -175,6 +176,12 @@ class Message(Table):
         if outcome.doubt:
             changes["in_doubt"] = self.in_doubt + 1
         return self._end_claim(**changes)
+
+    @classmethod
+    def date_back(cls, now: datetime) -> None:
+        """Have queued messages be due by now, and date all like any table."""
+        cls._in_batches(cls.update(send_at=now), IS_SENDABLE, cls.send_at > now + SKEW)
+        super().date_back(now)
 
     @classmethod
     def put_back(cls, messages: Collection[Self]) -> None:
@@ -232,7 +239,7 @@ class Message(Table):
             message = db.lock_rows(this).first()
             if message:
                 message.in_doubt = max(0, message.in_doubt - settled)
-                message.lane = str(Lane.read(message.lane).settled(carrier.names, once))
+                message.lane = str(Lane.read(message.lane).settled(carrier.name, once))
                 message.save(only=[Message.in_doubt, Message.lane])
         return message
 
@@ -240,12 +247,6 @@ class Message(Table):
         """Store what a carrier said of this message, which goes on waiting."""
         waits = (Message.id == self.id) & has_status(*WAITING)
         Message.update(last_error=error, last_error_at=now).where(waits).execute()
-
-    def has_twin_under_way(self) -> bool:
-        """Return whether an equal text is being sent for another message."""
-        alike = (Message.to == self.to) & (Message.message == self.message)
-        being_sent = alike & has_status(Status.SENDING) & (Message.id != self.id)
-        return Message.select().where(being_sent).exists()
 
     @classmethod
     def note_notified(cls, ids: Collection[uuid.UUID], now: datetime) -> None:
@@ -278,11 +279,6 @@ class Message(Table):
         return max(self.send_at, self.approved_at or EPOCH)
 
     @property
-    def goes_before_others(self) -> bool:
-        """Return whether this message is claimed before those of keys that are not urgent."""
-        return self.key.urgent or self.answers is not None
-
-    @property
     def blocked_because(self) -> str | None:
         """Return why the Do Not Call list kept this message from its number, if that is known."""
         if self.status != Status.BLOCKED or self.to is None:
@@ -310,16 +306,11 @@ class Message(Table):
         return self.status if self.approved else f"{self.status}, awaiting approval"
 
 
-def accepted(key: int, since: int, until: int, after: uuid.UUID | None = None) -> list[int]:
-    """Count the messages of a key, and their parts, accepted from one second to before another.
-
-    With `after`, only those with a greater id count.
-    """
+def accepted(key: int, since: int, until: int) -> list[int]:
+    """Count the messages of a key, and their parts, accepted from one second to before another."""
     first, end = (first_id(EPOCH + second * SECOND) for second in (since, until))
     counts = Message.select(fn.COUNT(SQL("*")), fn.COALESCE(fn.SUM(Message.parts), 0))
     these = (Message.key == key) & (Message.id >= first) & (Message.id < end)
-    if after:
-        these &= Message.id > after
     return [*counts.where(these).tuples().get()]
 
 
@@ -334,13 +325,6 @@ def accepted_to(number: str, since: datetime) -> ModelSelect:
     return Message.select().where(Message.to == number, counts).order_by(*latest)
 
 
-def tally_of(key: int, row: KeyUse | None, seconds: Iterable[int]) -> KeyTally:
-    """Return what a key has used up around these seconds; `row` is its KeyUse, if it has one."""
-    of_key = Message.select(Message.id).where(Message.key == key)
-    latest = of_key.order_by(Message.id.desc()).first()
-    return KeyTally.read(row, latest and latest.id, seconds, partial(accepted, key))
-
-
 for _name, _columns, _where in (
     ("message_due", [Message.send_at, Message.id], has_status(Status.SCHEDULED)),
     ("message_sendable_key", [Message.key, Message.send_at, Message.id], IS_SENDABLE),
@@ -348,10 +332,12 @@ for _name, _columns, _where in (
     ("message_awaiting", [Message.status, Message.send_at, Message.id], AWAITS_APPROVAL),
     ("message_awaiting_key", [Message.key, Message.send_at, Message.id], AWAITS_GROUP),
     ("message_expires", [Message.expires_at], IS_WAITING),
-    ("message_approved", [Message.key, Message.approved_at], SQL("approved_at IS NOT NULL")),
     ("message_retrying", [Message.due_since], IS_RETRYING),
-    ("message_last_error", [Message.last_error_at], HAS_ERROR),
-    ("message_finished", [Message.status, Message.finished_at], HAS_ENDED),
+    (
+        "message_finished",
+        [Message.status, Message.finished_at, Message.carrier, Message.receipt_at],
+        HAS_ENDED,
+    ),
     ("message_ended", [Message.status, Message.id], HAS_ENDED),
     ("message_key", [Message.key, Message.id], None),
     ("message_to", [Message.to, Message.id], None),

@@ -1,6 +1,6 @@
-"""One pass over the messages: promote, expire, send, tell, log the counts.
+"""Promote, expire, send and tell, and log the counts, until nothing is left to be done.
 
-Run it from cron, or with --every to repeat it. Any number may run at once.
+Run it from cron, or with --every until it is stopped. Any number may run at once.
 """
 
 import argparse
@@ -28,12 +28,9 @@ from monitoring import checks
 from monitoring.notices import Notices
 from reports import queue
 from sending import claims, inbound, receipts, retention, waiting
-from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.heartbeats import Pulse, take_over
 from sending.outcomes import UNANSWERED
-from sending.passes import Passes
-from sending.replies import Reply
 from sending.runtime import THIS_MACHINE, TICK, Runtime, Stop
 from sending.sender import Sender
 
@@ -45,7 +42,7 @@ WAITS = ("waiting for approval", "waiting for a carrier")
 
 TEND_EVERY = 5  # seconds between two rounds of promotion and its like
 LOOK_EVERY = 1  # seconds until a sender that has nothing to do looks again
-SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
+LISTENS = 5  # seconds that a single pass lasts at least if a carrier delivers over a session
 
 log = logging.getLogger("scheduler")
 counts_log = logging.getLogger("counts")  # on standard output, whatever LOG_LEVEL is
@@ -75,24 +72,27 @@ class Scheduler:
         shared = self.routes, self.stop, self.pulse, self.ended, self.counts, self.retry, runtime
         self.senders = [Sender(settings, each, *shared) for each in (*connected, simulator)]
         self.tend_at = self.step_at = 0  # by the monotonic clock
-        self.quota = 0  # messages that the present pass may still claim
+        self.due_by = None  # a single pass ends once no text is left that was due by then
         self.suspects_death = False  # whether another scheduler may be dead
 
     def run(self, every: float | None, show: Callable[[str], None] = counts_log.info) -> int:
-        """Make one pass, or one every so often until a stop; return the exit status."""
-        shown = None
+        """Make a single pass, or go on until a stop; return the exit status.
+
+        The counts are shown once nothing is left to be done, and every so many seconds if they are
+        others than before.
+        """
+        shown, listens = None, any(sender.carrier.listens for sender in self.senders)
         while True:
             status, now = 0, self.clock.monotonic()
-            end = now + (every or 0)
+            end = now + (every or listens * LISTENS)
             try:
-                Passes.begin(self.clock.now(), every)
                 # While texts go, passes are so long that beginning them takes little of the time
                 longest = now + max(every or 0, TEND_EVERY)
                 counts = line(self.run_pass(longest if every else None))
                 if counts != shown:
                     show(counts)
                     shown = counts
-                self.listen(end if every else None)
+                self.go_on_until(end)
             except database.ERRORS as error:
                 database.disconnect()
                 log.error("the pass failed: the database: %s", database.reason(error))
@@ -111,21 +111,18 @@ class Scheduler:
     def run_pass(self, until: float | None = None) -> Counter:
         """Do all that can be done now; return counts of what happened, and of what waits.
 
-        A single pass ends once nothing more can be done. One that will be repeated also ends at
-        `until`, by the monotonic clock, and leaves open what is under way.
+        A pass ends once nothing more can be done now, or at `until`, by the monotonic clock, and
+        then leaves open what is under way. Without `until` it is a single one: it leaves texts that
+        have come since its beginning to the next, or it might never end.
         """
         for sender in self.senders:
-            sender.begin_pass()
+            sender.sends.try_all_threads()
         self.tend_at = 0
         self.tend()
         self.collect()
-        self.quota = math.inf
-        if until is None:  # or the pass might never end while messages arrive
-            self.quota = queue.awaiting_carrier() * max(1, len(self.routes.names))
+        self.due_by = self.clock.now() if until is None else None
         while self.round() and (until is None or self.clock.monotonic() < until):
             self.await_answers()
-        if until is None:
-            self.pulse.end()
         if self.routes.names:
             self.report_unmatched(self.clock.now())
         counts = Counter(self.counts)
@@ -142,21 +139,23 @@ class Scheduler:
         sender finds anything to do.
         """
         self.retry(self.tend)
-        now = self.clock.monotonic()
-        is_due, steps = now >= self.step_at, []
+        now, may_claim = self.clock.monotonic(), self.retry(self.may_claim)
+        is_due, made_progress = now >= self.step_at, False
         for sender in self.senders:
             if is_due or sender.recorder.unrecorded:
-                steps.append(sender.step(self.quota))
-                self.quota -= steps[-1].claimed
+                made_progress |= sender.step(may_claim)
         look_at = self.clock.monotonic() + LOOK_EVERY if is_due else self.step_at
         self.step_at = min(look_at, *(sender.resumes_at for sender in self.senders))
-        made_progress = any(step.made_progress for step in steps)
         if made_progress:
             self.step_at = min(self.step_at, now + TICK) if self.is_busy else now
         if self.stop.is_requested or self.is_busy:
             return self.is_busy
-        waits = self.quota and any(sender.waits for sender in self.senders)
-        return bool(made_progress or waits or self.suspects_death)
+        waits = may_claim and any(sender.waits_for_rate for sender in self.senders)
+        return made_progress or waits or self.suspects_death
+
+    def may_claim(self) -> bool:
+        """Return whether texts are to be claimed: a single pass leaves newer ones to the next."""
+        return self.due_by is None or waiting.is_any_due(self.due_by)
 
     @property
     def is_busy(self) -> bool:
@@ -200,20 +199,16 @@ class Scheduler:
         now, monotonic = self.clock.now(), self.clock.monotonic()
         if self.stop.is_requested or monotonic < self.tend_at:
             return
-        for kept in (waiting, Attempt, Reply, receipts):  # a clock may have been set back
-            kept.correct(now)
-        rates = {each.name: each.watch.rate for each in self.senders if each.watch.rate}
-        CarrierState.correct(now, {name: rate.longest for name, rate in rates.items()})
-        for way in self.routes.ways:
-            if way.was:
-                CarrierState.prepare(way.name, way.was)
+        if CarrierState.is_behind(now):
+            for table in database.Table.__subclasses__():
+                table.date_back(now)
         stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
         CarrierState.record_pass(now, stand_ins)
         CarrierState.prepare(TESTERS)
         for sender in self.senders:
             sender.inbox.ask()
-        self.quota += self.take_over()
-        self.quota += self.promote(now)
+        self.take_over()
+        self.promote(now)
         self.expire(now)
         self.forget(now)
         receipts.forget(now)
@@ -222,19 +217,16 @@ class Scheduler:
         Event.forget(now)
         self.tend_at, self.step_at = self.clock.monotonic() + TEND_EVERY, 0
 
-    def take_over(self) -> int:
-        """Take over the messages of dead schedulers; return how many."""
+    def take_over(self) -> None:
+        """Take over the messages of dead schedulers."""
         dead, self.suspects_death = self.pulse.watch(self.settings.claim_timeout)
-        taken_over = sum(take_over(each, self.clock.now()) for each in dead)
-        self.counts["taken over"] += taken_over
-        return taken_over
+        self.counts["taken over"] += sum(take_over(each, self.clock.now()) for each in dead)
 
-    def promote(self, now: datetime) -> int:
-        """Queue the messages that are due; return how many."""
+    def promote(self, now: datetime) -> None:
+        """Queue the messages that are due."""
         promoted = waiting.promote(now, check_dnc=self.settings.check_dnc)
         moves = {Status.QUEUED: "promoted", Status.BLOCKED: "blocked", Status.EXPIRED: "expired"}
         self.counts.update({moves[Status(status)]: n for status, n in promoted.items()})
-        return promoted[Status.QUEUED]
 
     def expire(self, now: datetime) -> None:
         """Expire what has waited too long for approval, a carrier, or a carrier's answer."""
@@ -264,27 +256,17 @@ class Scheduler:
         if unmatched and CarrierState.may_report_unmatched(self.routes.first, now):
             log.warning("receipts of the last hour that match no message: %s", unmatched)
 
-    def collect(self) -> bool:
-        """Record what sessions of carriers delivered; return whether there was anything."""
-        return sum(sender.inbox.collect() for sender in self.senders) > 0
+    def collect(self) -> None:
+        """Record what sessions of carriers delivered."""
+        for sender in self.senders:
+            sender.inbox.collect()
 
-    def listen(self, until: float | None) -> None:
-        """Go on until the next pass, or in a single one until sessions of carriers are silent."""
-        if until:
-            while self.clock.monotonic() < until and not self.stop.is_requested:
-                self.await_answers(until)
-                if not self.round():
-                    database.db.close()
-            return
-        if not any(sender.carrier.listens for sender in self.senders):
-            return
-        now = self.clock.monotonic()
-        end, quiet_at = now + LONGEST_LISTENING, now + SILENCE
-        while not self.stop.is_requested and (now := self.clock.monotonic()) < min(end, quiet_at):
-            if self.collect():
+    def go_on_until(self, until: float) -> None:
+        """Do what comes, until an instant of the monotonic clock or a stop."""
+        while self.clock.monotonic() < until and not self.stop.is_requested:
+            self.await_answers(until)
+            if not self.round():
                 database.db.close()
-                quiet_at = self.clock.monotonic() + SILENCE
-            self.clock.sleep(min(TICK, SILENCE, end - now))
 
     def finish(self) -> None:
         """After a stop, wait for the answers to the sends that are under way."""

@@ -72,9 +72,9 @@ class Settings(NamedTuple):
     allow_premium_rate: Annotated[bool, _flag, "false"]
     key_limits: Annotated[tuple[limits.Limit, ...], limits.parse, ""]  # of keys without their own
     recipient_limit: Annotated[limits.Limit | None, limits.parse_recipient_limit]
-    hold_odd: Annotated[bool, _flag, "false"]  # what is unusual for a key waits for approval
     stop_reply: Annotated[str | None, _answer]  # the text that answers a STOP
     help_reply: Annotated[str | None, _answer]
+    stalled_after: Annotated[timedelta, rules.duration, "2m"]  # so long may nothing go
     notify_url: Annotated[str | None, str.strip]  # Apprise's URLs, separated by white space
     public_url: Annotated[str | None, _public_url]  # without a slash at the end
     secret_key: Annotated[str | None, _secret(32)]

@@ -1,18 +1,17 @@
 """Decide on new messages, in their order: pure, from what a transaction has read."""
 
 from bisect import insort
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from access.do_not_call import OnDoNotCallList
 from access.keys import ApiKey, Role
-from access.limits import SECOND, KeyTally, Limit, parse, recipient_reached
-from access.usual import KeyDay
+from access.limits import SECOND, Limit, Window, needs, recipient_reached
 from database import EPOCH
 from models import Message, Status
-from recipients import country_name
 
 
 class NewMessage(NamedTuple):
@@ -37,7 +36,6 @@ class NewMessage(NamedTuple):
     idempotency_key: str | None = None
     request_digest: str | None = None
     answer: str | None = None  # kept for a repeated request
-    held_because: str | None = None
 
     @property
     def second(self) -> int:
@@ -70,23 +68,10 @@ class Request(NamedTuple):
     default_limits: tuple[Limit, ...] = ()  # for a key that has none of its own
     recipient_limit: Limit | None = None
     spare_opted_out: bool = False  # refuse opted-out numbers, whatever the message's check_dnc
-    hold_odd: bool = False  # what is unusual for its key waits for approval
-    answer: Callable[[NewMessage], str] | None = None  # renders the answer to the stored message
-
-    @property
-    def key_and_day(self) -> tuple[int, int]:
-        """The key and the day of UTC, since 1970."""
-        return self.message.key, self.message.second // 86_400
-
-    @property
-    def usual_key(self) -> tuple[int, str, int] | None:
-        """The key, the country and the day for which it may be odd; None if none are held."""
-        key, day = self.key_and_day
-        return (key, self.message.country, day) if self.hold_odd else None
 
 
 Decision = Exception | NewMessage
-"""A message as it is stored, or why it is not."""
+"""A message that is stored, or why it is not."""
 
 
 class Known(NamedTuple):
@@ -94,15 +79,16 @@ class Known(NamedTuple):
 
     keys: dict[int, ApiKey]
     earlier: dict[tuple[int, str], Message | NewMessage]  # by their unique keys
-    listed: dict[str, bool]  # the numbers on the list, each with whether it opted out
-    tallies: dict[int, KeyTally]
+    listed: dict[str, bool]  # the numbers on either list, each with whether it opted out
+    most: dict[Window, int]  # what the limits of the keys allow
+    used: Counter[Window]  # of that
+    added: Counter[Window]  # by the messages that are accepted
     accepted_at: dict[tuple[str, Limit], list[datetime]]  # to each number, the latest first
-    usual: dict[tuple[int, str, int], KeyDay | None]
 
     def key_limits(self, request: Request) -> tuple[Limit, ...]:
         """Return the limits that hold for the key of a message."""
         key = self.keys.get(request.message.key)
-        return parse(key.limits) if key and key.limits else request.default_limits
+        return key.limits_or(request.default_limits) if key else request.default_limits
 
     def refusal(self, request: Request) -> Exception | None:
         """Return why a message may not be stored, or None; of several limits, the longest wait."""
@@ -113,28 +99,22 @@ class Known(NamedTuple):
             return OnDoNotCallList("The recipient has opted out of texts.")
         if message.to in self.listed and message.check_dnc:
             return OnDoNotCallList("The recipient is on the Do Not Call list.")
-        if limits := self.key_limits(request):
-            tally = self.tallies[message.key]
-            reached += tally.reached(limits, message.second, message.parts)
+        for each in self.key_limits(request):
+            window = each.window_of(message.key, message.second)
+            used = self.used[window] + self.added[window]
+            reached.append(each.refusal(used, message.second, message.parts))
         if limit := request.recipient_limit:
             accepted_at = self.accepted_at[message.to, limit]
             reached += recipient_reached(accepted_at, limit, message.created_at)
-        return max(reached, key=lambda each: each.free_at, default=None)
+        return max(filter(None, reached), key=lambda each: each.free_at, default=None)
 
     def accept(self, request: Request) -> NewMessage:
-        """Count a message that is accepted, and return it, held if it is odd."""
+        """Count a message that is accepted, and return it."""
         message = request.message
-        if usual := self.usual.get(request.usual_key):
-            if usual.is_odd(message.parts):
-                message = _held(message, usual.parts + message.parts, usual.most)
-            elif not message.manual_mode:
-                usual.parts += message.parts
         if message.unique_key:
-            if request.answer:
-                message = message._replace(answer=request.answer(message))
             self.earlier[message.unique_key] = message
-        if self.key_limits(request):
-            self.tallies[message.key].add(message.second, message.id, message.parts)
+        limits = self.key_limits(request)
+        self.added.update(needs(limits, message.key, message.second, message.parts))
         key = self.keys.get(message.key)
         if not (key and key.role == Role.TESTER):
             for (to, _), accepted_at in self.accepted_at.items():
@@ -143,12 +123,6 @@ class Known(NamedTuple):
         return message
 
 
-def _held(message, parts, most):
-    """Return a message that waits for approval because this many parts on a day are unusual."""
-    why = f"{parts} parts to {country_name(message.country)} today, at most {most} on a day before"
-    return message._replace(manual_mode=True, held_because=why)
-
-
 def decide(requests: Iterable[Request], known: Known) -> list[Decision]:
-    """Return each message as it is stored, after those before it, or why it may not be."""
+    """Return each message if it may be stored, after those before it, or why it may not be."""
     return [known.refusal(request) or known.accept(request) for request in requests]

@@ -1,96 +1,92 @@
-"""The Do Not Call list: the numbers that get no text, and everything that happened to them."""
+"""The Do Not Call list: the numbers that get no text, and everything that happened to them.
 
-from collections import defaultdict
+These are two lists: of recipients who opted out, whoever noted that, and of our own entries.
+"""
+
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Self
+from itertools import chain
+from typing import ClassVar, Self
 
 from peewee import SQL, Expression, Field, TextField, fn
 
 from access.audit import Action, Audit
+from access.keys import ApiKey
 from access.rules import LAST
-from database import InstantField, Table, db, in_pages
-from database.clock import is_ahead
+from database import PAST, InstantField, Table, db, in_pages
+from database.clock import SKEW
 
 # As SQL: peewee takes five times as long to write thousands of rows as a database to insert them.
 # {numbers} is a table of an array of numbers
 
-LIST = """\
-INSERT INTO do_not_call (number, added_at, source, opted_out_at)
-SELECT value, {param}, {param}, {param} FROM {numbers} WHERE true
-ON CONFLICT (number) DO UPDATE SET
-    source = CASE WHEN excluded.opted_out_at IS NULL
-        THEN excluded.source ELSE do_not_call.source END,
-    opted_out_at = COALESCE(excluded.opted_out_at, do_not_call.opted_out_at, do_not_call.added_at)
-WHERE (excluded.opted_out_at IS NULL) = (COALESCE(do_not_call.source, '') IN ('reply', 'carrier'))
-    AND (excluded.opted_out_at IS NULL OR do_not_call.opted_out_at IS NULL)
-RETURNING number, added_at, opted_out_at
+JOIN = """\
+INSERT INTO {table} (number, added_at, source)
+SELECT value, {param}, {param} FROM {numbers} WHERE true
+ON CONFLICT (number) DO NOTHING
+RETURNING number
 """
-"""Put numbers on the list; merge what people enter with what recipients have said.
-
-Return the rows that it changed.
-"""
+"""Put numbers on a list; return those that were not on it."""
 
 NOTE = """\
-INSERT INTO do_not_call_history (number, at, what, why, who, said_at, opted_out_at)
+INSERT INTO do_not_call_history (number, kind, at, what, why, who, said_at)
 SELECT value, {param}, {param}, {param}, {param}, {param}, {param} FROM {numbers}
 """
 """Add a row of the history for each number."""
 
+SAID = """\
+INSERT INTO last_reply (number, said_at)
+SELECT value, {param} FROM {numbers} WHERE true
+ON CONFLICT (number) DO UPDATE SET said_at = excluded.said_at
+"""
+"""Note when numbers said their last word."""
 
-def _execute(statement, *values, numbers):
-    table = db.rows_of_array("numbers", "text")
-    sql = statement.format(param=db.param, numbers=table)
+
+def _execute(statement, *values, numbers, table=None):
+    array = db.rows_of_array("numbers", "text")
+    sql = statement.format(param=db.param, numbers=array, table=table)
     return db.execute_sql(sql, (*values, db.array(numbers)))
-
-
-OPTED_OUT_BY = ("reply", "carrier")
-"""The sources of numbers that opted out by themselves."""
-
-# A version before migration 0038, which may run beside, writes the source alone
-OPTED_OUT = SQL("(opted_out_at IS NOT NULL OR source IN ('reply', 'carrier'))")
-"""The condition that a number on the list opted out by itself."""
 
 
 class OnDoNotCallList(Exception):
     """A text is refused: its number is on the list, maybe because the recipient opted out."""
 
 
-class DoNotCall(Table):
-    number = TextField(primary_key=True)  # E.164
-    added_at = InstantField()
-    # operator, import, reply or carrier; the first two replace the others. Null before this was
-    # kept
-    source = TextField(null=True)
-    opted_out_at = InstantField(null=True)  # when the recipient did so, whoever else lists it
+class _NumberList:
+    """What both lists can do."""
+
+    kind: ClassVar[str]  # in the history, the audit and the commands
 
     @classmethod
     def lists(cls, number: str) -> bool:
-        """Return whether a number is on the list."""
+        """Return whether a number is on this list."""
         return cls.select().where(cls.number == number).exists()
 
     @classmethod
-    def listed(cls, numbers: Collection[str]) -> dict[str, bool]:
-        """Return which numbers are on the list, each with whether it opted out by itself."""
-        if not numbers:  # as in most claims of an idle sender
-            return {}
-        found = cls.select(cls.number, OPTED_OUT).where(cls.number.in_([*numbers]))
-        return {number: bool(opted_out) for number, opted_out in found.tuples()}
-
-    @classmethod
-    def has_opted_out(cls, number: Field) -> Expression:
-        """Return the condition that a number opted out by itself."""
-        return fn.EXISTS(cls.select(SQL("1")).where(cls.number == number, OPTED_OUT))
-
-    @classmethod
     def entry(cls, number: str) -> Self | None:
-        """Return the entry of a number, or None if it is not on the list."""
+        """Return the entry of a number, or None if it is not on this list."""
         return cls.get_or_none(cls.number == number)
 
     @classmethod
+    def among(cls, numbers: Collection[str]) -> set[str]:
+        """Return which of these numbers are on this list."""
+        found = cls.select(cls.number).where(cls.number.in_([*numbers]))
+        return {number for (number,) in found.tuples()}
+
+    @classmethod
+    def has(cls, number: Field) -> Expression:
+        """Return the condition that a number is on this list."""
+        return fn.EXISTS(cls.select(SQL("1")).where(cls.number == number))
+
+    @classmethod
     def size(cls) -> int:
-        """Return how many numbers are on the list."""
+        """Return how many numbers are on this list."""
         return cls.select().count()
+
+    @classmethod
+    def entries(cls) -> Iterator[Self]:
+        """Read the whole list by number, in pages: no query stays open between them."""
+        rows = cls.select().order_by(cls.number)
+        return in_pages(rows, None, lambda last: cls.number > last.number)
 
     @classmethod
     def add(
@@ -101,75 +97,141 @@ class DoNotCall(Table):
         who: str | None = None,
         said_at: datetime | None = None,
     ) -> int:
-        """Put numbers on the list; return how many were not on it yet.
+        """Put numbers on this list; return how many were not on it yet.
 
-        `who` is the person who did it, and `said_at` the carrier's time of a reply. A number that
-        people add stays after a START, even if a reply listed it first; a recipient who opted out
-        stays so, whoever else lists the number. The numbers are sorted, so two calls at once cannot
-        deadlock on Postgres.
+        `who` is the person who did it, and `said_at` the carrier's time of a reply. The numbers are
+        sorted, so two calls at once cannot deadlock on Postgres.
         """
-        added_at = cls.added_at.db_value(now)
-        opted_out_at = added_at if source in OPTED_OUT_BY else None
+        added_at, table = cls.added_at.db_value(now), cls._meta.table_name
         with db.atomic():
-            rows = _execute(LIST, added_at, source, opted_out_at, numbers=sorted(numbers))
-            changed = rows.fetchall()
-            new = {number for number, since, _ in changed if since == added_at}
-            if source in OPTED_OUT_BY:  # a number that is listed keeps no second reason
-                changed = [each for each in changed if each[0] in new]
-            joined = {number: opted_out for number, _, opted_out in changed}
-            _note(joined, now, "joined", source, who, said_at)
+            rows = _execute(JOIN, added_at, source, numbers=sorted(numbers), table=table)
+            joined = [number for (number,) in rows.fetchall()]
+            cls._note(joined, now, "joined", source, who, said_at)
             if source == "import" and joined:  # the history has each of them
-                Audit.note(Action.IMPORTED, now, count=len(joined))
+                Audit.note(Action.IMPORTED, now, count=len(joined), details=cls.kind)
             elif source == "operator":
-                Audit.note_each(Action.ADDED, now, Audit.number, joined)
-        return len(new)
+                Audit.note_each(Action.ADDED, now, Audit.number, joined, cls.kind)
+        return len(joined)
 
     @classmethod
-    def remove(
+    def drop(
         cls,
         numbers: Iterable[str],
         now: datetime,
         why: str,
         who: str | None = None,
         said_at: datetime | None = None,
-    ) -> int:
-        """Take numbers off the list; return how many were on it.
+    ) -> list[str]:
+        """Take numbers off this list; return those that were on it.
 
-        `why` is "operator" or "reply". A reply ends what the recipient or its carrier has said, but
-        no entry by people.
+        `why` is "operator" or "reply".
         """
-        listed = cls.number.in_(list(numbers))
-        gone = cls.delete().where(listed)
+        gone = cls.delete().where(cls.number.in_([*numbers])).returning(cls.number)
         with db.atomic():
-            if why == "reply":
-                gone = gone.where(cls.source.in_(OPTED_OUT_BY))
-            rows = gone.returning(cls.number, cls.opted_out_at)
-            gone = {row.number: cls.opted_out_at.db_value(row.opted_out_at) for row in rows}
-            if why == "reply":  # last: the deletion waits for people who list a number just now
-                by_people = cls.source.is_null() | cls.source.not_in(OPTED_OUT_BY)
-                cls.update(opted_out_at=None).where(listed, by_people).execute()
-            _note(gone, now, "left", why, who, said_at)
+            left = [row.number for row in gone]
+            cls._note(left, now, "left", why, who, said_at)
             if why == "operator":
-                Audit.note_each(Action.REMOVED, now, Audit.number, gone)
-        return len(gone)
+                Audit.note_each(Action.REMOVED, now, Audit.number, left, cls.kind)
+        return left
 
     @classmethod
-    def entries(cls) -> Iterator[Self]:
-        """Read the whole list by number, in pages: no query stays open between them."""
-        rows = cls.select().order_by(cls.number)
-        return in_pages(rows, None, lambda last: cls.number > last.number)
+    def _note(cls, numbers, now, what, why, who, said_at):
+        """Add a row of the history for each number."""
+        instant = cls.added_at.db_value
+        _execute(NOTE, cls.kind, instant(now), what, why, who, instant(said_at), numbers=numbers)
+
+
+class OptedOut(_NumberList, Table):
+    """The recipients who want no texts; START ends that."""
+
+    number = TextField(primary_key=True)  # E.164
+    added_at = InstantField()
+    source = TextField()  # reply, carrier, or who noted it: operator or import
+
+    kind = "opt-out"
+
+    class Meta:
+        table_name = "opt_out"
+
+    @classmethod
+    def add(
+        cls,
+        numbers: Iterable[str],
+        now: datetime,
+        source: str,
+        who: str | None = None,
+        said_at: datetime | None = None,
+    ) -> int:
+        """Put numbers on this list, as said now if people note it; return how many are new."""
+        numbers = sorted(numbers)
+        with db.atomic():
+            if source in ("operator", "import"):
+                _execute(SAID, cls.added_at.db_value(now), numbers=numbers)
+            return super().add(numbers, now, source, who, said_at)
+
+    @classmethod
+    def end(cls, number: str, now: datetime, said_at: datetime | None) -> None:
+        """Take a number off this list, because it has replied START."""
+        cls.drop([number], now, "reply", said_at=said_at)
+
+
+class DoNotCall(_NumberList, Table):
+    """The numbers that people or files put on the list; people alone remove them."""
+
+    number = TextField(primary_key=True)  # E.164
+    added_at = InstantField()
+    source = TextField()  # operator or import
+
+    kind = "entry"
+
+
+LISTS = OptedOut, DoNotCall
+
+
+def is_listed(number: str) -> bool:
+    """Return whether a number is on either list."""
+    return OptedOut.lists(number) or DoNotCall.lists(number)
+
+
+def listed(numbers: Collection[str]) -> dict[str, bool]:
+    """Return which numbers are on either list, each with whether it opted out."""
+    if not numbers:  # as in most claims of an idle sender
+        return {}
+    ours, theirs = DoNotCall.among(numbers), OptedOut.among(numbers)
+    return dict.fromkeys(ours, False) | dict.fromkeys(theirs, True)
+
+
+def remove(numbers: Iterable[str], now: datetime, who: str) -> int:
+    """Take numbers off both lists for a person; return how many were on either."""
+    numbers = sorted(numbers)
+    with db.atomic():
+        gone = [each.drop(numbers, now, "operator", who) for each in LISTS]
+    return len({*chain(*gone)})
+
+
+def gets(which: type[OptedOut] | type[DoNotCall], check_dnc: str) -> str:
+    """Return in words which texts a number on one of the lists does not get.
+
+    `check_dnc` is for keys without a rule of their own.
+    """
+    is_kept_off = check_dnc == "always" or (which is OptedOut and check_dnc == "opted-out")
+    words = "gets no texts" if is_kept_off else "gets no texts with check_dnc"
+    differ = ApiKey.check_dnc.is_null(False) & (ApiKey.check_dnc != check_dnc)
+    if ApiKey.select().where(differ, ApiKey.revoked_at.is_null()).exists():
+        words += ", unless a key's own rule says otherwise"
+    return words
 
 
 class DoNotCallHistory(Table):
-    """Every change of the list; rows are only ever added."""
+    """Every change of both lists; rows are only ever added."""
 
     number = TextField(index=True)
+    kind = TextField()  # opt-out or entry: which of the two lists
     at = InstantField()
     what = TextField()  # joined or left
-    why = TextField(null=True)  # operator, import, reply or carrier; null before that was kept
+    why = TextField()  # operator, import, reply or carrier
     who = TextField(null=True)  # the name of a key, or "shell"; null for reply and carrier
     said_at = InstantField(null=True)  # the carrier's time of a reply, if it told one
-    opted_out_at = InstantField(null=True)  # when the recipient had done so, as of this change
 
     @classmethod
     def of(cls, number: str) -> list[Self]:
@@ -179,38 +241,23 @@ class DoNotCallHistory(Table):
     @classmethod
     def why_at(cls, number: str, at: datetime) -> str | None:
         """Return why the list kept texts from a number at an instant; None if it is not known."""
-        changes = cls.of(number)
-        before = [each for each in changes if each.at <= at]
-        if not before or before[-1].what == "left":
-            return None
-        last = before[-1]
-        # Where people list a number, its opt-out has no row of its own
-        later = *changes[len(before) :], DoNotCall.entry(number)
-        known = [last.at if last.why in OPTED_OUT_BY else None, last.opted_out_at]
-        known += [each.opted_out_at for each in later if each]
-        if opted_out_at := next((each for each in known if each and each <= at), None):
-            return f"the recipient opted out on {opted_out_at:%Y-%m-%d}"
-        return f"the number has been on the Do Not Call list since {last.at:%Y-%m-%d}"
-
-
-def _note(changed, now, what, why, who, said_at):
-    """Add a row of the history for each number; `changed` says when its recipient opted out."""
-    instant, alike = DoNotCallHistory.at.db_value, defaultdict(list)
-    for number, opted_out_at in changed.items():
-        alike[opted_out_at].append(number)
-    for opted_out_at, numbers in alike.items():
-        values = instant(now), what, why, who, instant(said_at), opted_out_at
-        _execute(NOTE, *values, numbers=numbers)
+        last = {each.kind: each for each in cls.of(number) if each.at <= at}
+        if (opted_out := last.get(OptedOut.kind)) and opted_out.what == "joined":
+            return f"the recipient opted out on {opted_out.at:%Y-%m-%d}"
+        if (entry := last.get(DoNotCall.kind)) and entry.what == "joined":
+            return f"the number has been on the Do Not Call list since {entry.at:%Y-%m-%d}"
+        return None
 
 
 class LastReply(Table):
     """When each number last said STOP or START, whether or not that changed the list.
 
-    A STOP that a carrier reports counts, too.
+    A STOP that a carrier reports counts, too, and so does one that people note.
     """
 
     number = TextField(primary_key=True)
-    said_at = InstantField()  # by the carrier's clock if it told the time, otherwise the arrival
+    # By the carrier's clock if it told the time, otherwise the arrival
+    said_at = InstantField(PAST)
 
     @classmethod
     def note(cls, number: str, said_at: datetime | None, now: datetime) -> bool:
@@ -219,11 +266,11 @@ class LastReply(Table):
         Carriers tell whole seconds, so replies of the same second count in the order of arrival.
         On Postgres this locks the number, so its replies take effect one after the other.
         """
-        reply = cls.insert(number=number, said_at=said_at or now)
-        in_order = said_at is None
-        if said_at:
+        in_order = said_at is None or said_at > now + SKEW  # then the carrier's clock is wrong
+        reply = cls.insert(number=number, said_at=now if in_order else said_at)
+        if not in_order:
             ends = said_at.replace(microsecond=0) + timedelta(seconds=1)
-            in_order = (cls.said_at < ends) | is_ahead(cls.said_at, now)
+            in_order = cls.said_at < ends
         noted = reply.on_conflict(
             conflict_target=[cls.number], preserve=[cls.said_at], where=in_order
         )

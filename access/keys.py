@@ -12,9 +12,8 @@ from typing import Self
 from peewee import SQL, BooleanField, IntegrityError, ModelSelect, TextField, Value, fn
 
 from access.audit import Action, Audit
-from access.limits import KeyUse, Limit
+from access.limits import Limit, parse
 from access.rules import NO_RULES, KeyRules
-from access.usual import KeyDay
 from database import InstantField, Refused, Table, db, isoformat
 
 
@@ -51,7 +50,6 @@ class ApiKey(Table):
     check_dnc = TextField(null=True)
     expire_after = TextField(null=True)
     urgent = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
-    hold_odd = BooleanField(null=True)
 
     @classmethod
     def issue(
@@ -157,10 +155,7 @@ class ApiKey(Table):
 
     def revoke(self, now: datetime) -> bool:
         """Refuse this key from now on; return False if it was revoked before."""
-        done = self._change(Action.REVOKED_KEY, now, None, revoked_at=now)
-        KeyUse.delete().where(KeyUse.key_id == self.id).execute()
-        KeyDay.forget_key(self.id)
-        return done
+        return self._change(Action.REVOKED_KEY, now, None, revoked_at=now)
 
     def pause(self, now: datetime) -> bool:
         """Refuse this key's requests, and let its texts wait; return False if it was paused before.
@@ -187,6 +182,10 @@ class ApiKey(Table):
         written = _written(limits)
         if not self._change(Action.LIMITED_KEY, now, written or "KEY_LIMITS", limits=written):
             raise Refused(f"the key {self.name!r} is revoked")
+
+    def limits_or(self, defaults: tuple[Limit, ...]) -> tuple[Limit, ...]:
+        """Return the limits of this key, or the defaults if it has none of its own."""
+        return parse(self.limits) if self.limits else defaults
 
     @classmethod
     def checking(cls, how: str, setting: str) -> ModelSelect:

@@ -3,33 +3,32 @@
 A key's windows are the seconds, minutes, hours, days and months of UTC; a recipient's slides.
 """
 
-import math
 import re
-import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from functools import lru_cache
-from operator import add
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
-from peewee import SQL, BigIntegerField, IntegerField, UUIDField
+from peewee import BigIntegerField, BooleanField, CompositeKey, IntegerField
 
 from access.rules import LAST
 from database import EPOCH, Table, db, lock_texts
-from database.clock import is_ahead
+from database.clock import SKEW
 
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "mo": 31 * 86_400}  # seconds, at most
 SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
 
+KEPT = 100
+"""Windows that are kept of each unit: a late request, or one after a step of the clock, has its."""
 
-def window(unit: str, second: int) -> tuple[int, int]:
-    """Return the first second of the window of UTC that holds a second, and of the next."""
-    if unit != "mo":
-        begins = second // UNITS[unit] * UNITS[unit]
-        return begins, begins + UNITS[unit]
-    first = (EPOCH + second * SECOND).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    next_first = (first + 31 * DAY).replace(day=1)
-    return (first - EPOCH) // SECOND, (next_first - EPOCH) // SECOND
+SELECT = "SELECT key_id, begins, seconds, in_parts, used FROM key_use"
+OR_ADD = (
+    "ON CONFLICT (key_id, begins, seconds, in_parts)"
+    " DO UPDATE SET used = key_use.used + excluded.used"
+    " RETURNING key_id, begins, seconds, in_parts, used"
+)
+"""In SQL: they are part of each create of a key with limits."""
 
 
 class Limit(NamedTuple):
@@ -53,6 +52,35 @@ class Limit(NamedTuple):
 
     def __str__(self) -> str:
         return self.text
+
+    def span(self, second: int) -> tuple[int, int]:
+        """Return the first second of the window of UTC that holds a second, and of the next."""
+        if self.unit != "mo":
+            begins = second // self.seconds * self.seconds
+            return begins, begins + self.seconds
+        day = EPOCH + second * SECOND
+        first = day.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        next_first = (first + 31 * DAY).replace(day=1)
+        return (first - EPOCH) // SECOND, (next_first - EPOCH) // SECOND
+
+    def window_of(self, key: int, second: int) -> "Window":
+        """Return the window in which a message of a key counts that is accepted in a second."""
+        return Window(key, self.span(second)[0], self.seconds, self.in_parts)
+
+    def needs(self, parts: int) -> int:
+        """Return what a message of this many parts uses up."""
+        return parts if self.in_parts else 1
+
+    def refusal(self, used: int, second: int, parts: int) -> "LimitReached | TooManyParts | None":
+        """Return why this limit of a key allows no message of this many parts, or None.
+
+        `used` is what is used up in the window that holds the second.
+        """
+        if self.needs(parts) > self.number:
+            return TooManyParts(parts, self)
+        if used + self.needs(parts) > self.number:
+            return LimitReached("key", self, EPOCH + self.span(second)[1] * SECOND)
+        return None
 
 
 class LimitReached(Exception):
@@ -112,125 +140,71 @@ def lock_numbers(numbers: Collection[str]) -> None:
 # What has been used up
 
 
+class Window(NamedTuple):
+    """A span of time in which a limit of a key counts."""
+
+    key_id: int
+    begins: int  # the second since 1970
+    seconds: int  # as in Limit
+    in_parts: bool
+
+
 class KeyUse(Table):
-    """How many messages of a key, and parts, were accepted in the windows around a second.
+    """How many messages of a key, or parts, were accepted in a window of one of its limits."""
 
-    All are counted, whichever are limited. A row is changed only under its lock. It does not count
-    messages that are newer than `last_id`, accepted while the key had no limits. It is stale if a
-    version before migration 0039 has changed it, which counts neither parts nor months.
-    """
+    key_id = IntegerField()
+    begins = BigIntegerField()
+    seconds = IntegerField()
+    in_parts = BooleanField()
+    used = BigIntegerField()
 
-    key_id = IntegerField(primary_key=True)
-    second = BigIntegerField()  # since 1970, the latest with a message
-    used_s = IntegerField()
-    used_min = IntegerField()
-    used_h = IntegerField()
-    used_d = IntegerField()
-    used_mo = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    parts_s = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    parts_min = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    parts_h = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    parts_d = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    parts_mo = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    last_id = UUIDField(null=True)  # of the latest message that was counted
-    parts_id = UUIDField(null=True)  # of the latest message whose parts were counted
+    class Meta:
+        primary_key = CompositeKey("key_id", "begins", "seconds", "in_parts")
 
     @classmethod
-    def lock(cls, key: int) -> Self:
-        """Return the row of a key, locked until the transaction ends."""
-        while not (row := db.lock_rows(cls.select().where(cls.key_id == key)).first()):
-            nothing = {"second": 0} | {f"used_{unit}": 0 for unit in UNITS}
-            cls.insert(key_id=key, **nothing).on_conflict_ignore().execute()
-        return row
-
-    def used(self, unit: str) -> list[int]:
-        """Return the messages and the parts in the latest window of a unit."""
-        return [getattr(self, f"used_{unit}"), getattr(self, f"parts_{unit}")]
-
-    def put(self, tally: "KeyTally") -> None:
-        """Store what is used up now, if that has changed."""
-        changes = {"second": tally.second, "last_id": tally.last_id, "parts_id": tally.last_id}
-        for unit in UNITS:
-            changes[f"used_{unit}"], changes[f"parts_{unit}"] = tally.in_window(unit, tally.second)
-        if any(getattr(self, name) != value for name, value in changes.items()):
-            KeyUse.update(changes).where(KeyUse.key_id == self.key_id).execute()
-
-
-class KeyTally:
-    """What a key has used up: messages and parts, by the unit and the first second of a window.
-
-    `second` is the latest in which a message was accepted, and `last_id` the id of the latest.
-    """
-
-    def __init__(
-        self, counts: dict[tuple[str, int], list[int]], second: int, last_id: uuid.UUID | None
-    ):
-        self._counts, self.second, self.last_id = counts, second, last_id
+    def of(cls, windows: Collection[Window]) -> Counter[Window]:
+        """Return what is used up in these windows, and in some others of the same keys."""
+        if not windows:
+            return Counter()
+        sets = {each.key_id for each in windows}, {each.begins for each in windows}
+        one_of = db.among(f"SELECT value FROM {db.rows_of_array('given', 'bigint')}")
+        found = db.execute_sql(
+            f"{SELECT} WHERE key_id {one_of} AND begins {one_of}", [*map(db.array, sets)]
+        )
+        return Counter({Window(*window): used for *window, used in found.fetchall()})
 
     @classmethod
-    def read(
-        cls,
-        row: KeyUse | None,
-        latest: uuid.UUID | None,
-        seconds: Iterable[int],
-        count: Callable[..., list[int]],
-    ) -> Self:
-        """Return what a key has used up in the windows around these seconds.
+    def add(cls, more: Counter[Window]) -> Counter[Window]:
+        """Count more in these windows; return what is used up in each then.
 
-        `latest` is the id of its latest message. `count` counts its messages and their parts from
-        one second to another, and after an id, if its row does not count them all.
+        They are locked, in their order against deadlocks, until the transaction ends.
         """
-        last_id = row and row.parts_id
-        is_known = row is not None and (latest is None or (last_id and last_id == row.last_id))
-        is_all = is_known and (latest is None or latest <= last_id)
-        later = [*seconds, row.second if is_known else 0, _second_of(latest) if latest else 0]
-        last = row.second if is_all else max(later)
-        counts = {}
-        for unit in UNITS:
-            known = window(unit, row.second)[0] if is_known else math.inf
-            for begins, ends in {window(unit, second) for second in (*seconds, last)}:
-                used = row.used(unit) if begins == known else [0, 0]
-                if not is_all or begins < known:
-                    # Purged messages are only in the row, and a slow one may have an older id
-                    since = [*map(add, used, count(begins, ends, last_id))]
-                    used = [*map(max, since, count(begins, ends))]
-                counts[unit, begins] = used
-        return cls(counts, last, max(filter(None, (latest, last_id)), default=None))
+        if not more:
+            return Counter()
+        rows = [window._asdict() | {"used": more[window]} for window in sorted(more)]
+        found = db.insert_rows("key_use", rows, OR_ADD)
+        after = Counter({Window(*window): used for *window, used in found})
+        for window in sorted(more):
+            if after[window] == more[window]:  # it has just begun
+                cls._forget_before(window)
+        return after
 
-    def in_window(self, unit: str, second: int) -> list[int]:
-        """Return the messages and the parts accepted in the window around a second."""
-        return self._counts[unit, window(unit, second)[0]]
+    @classmethod
+    def _forget_before(cls, window):
+        """Forget the windows like this one that are long over."""
+        alike = (cls.key_id == window.key_id) & (cls.seconds == window.seconds)
+        alike &= cls.in_parts == window.in_parts
+        cls.delete().where(alike, cls.begins < window.begins - KEPT * window.seconds).execute()
 
-    def used(self, limit: Limit, second: int) -> int:
-        """Return what counts for a limit in its window around a second."""
-        return self.in_window(limit.unit, second)[limit.in_parts]
-
-    def reached(
-        self, limits: tuple[Limit, ...], second: int, parts: int
-    ) -> list[LimitReached | TooManyParts]:
-        """Return a refusal for each of these limits that allows no message of this many parts."""
-        refusals = []
-        for limit in limits:
-            needed = parts if limit.in_parts else 1
-            if needed > limit.number:
-                refusals.append(TooManyParts(parts, limit))
-            elif self.used(limit, second) + needed > limit.number:
-                free_at = EPOCH + window(limit.unit, second)[1] * SECOND
-                refusals.append(LimitReached("key", limit, free_at))
-        return refusals
-
-    def add(self, second: int, id: uuid.UUID, parts: int) -> None:
-        """Count a message of a second."""
-        for unit in UNITS:
-            used = self.in_window(unit, second)
-            used[0], used[1] = used[0] + 1, used[1] + parts
-        self.second = max(self.second, second)
-        self.last_id = max(filter(None, (id, self.last_id)))
+    @classmethod
+    def date_back(cls, now: datetime) -> None:
+        """Forget the windows that have not begun: the clock was ahead, and was set back since."""
+        cls.delete().where(cls.begins > (now + SKEW - EPOCH) // SECOND).execute()
 
 
-def _second_of(id):
-    """Return the second since 1970 in which a UUID of version 7 was made."""
-    return (id.int >> 80) // 1000
+def needs(limits: Iterable[Limit], key: int, second: int, parts: int) -> Counter[Window]:
+    """Return what a message of this many parts, accepted in a second, uses up of a key's limits."""
+    return Counter({each.window_of(key, second): each.needs(parts) for each in limits})
 
 
 def recipient_reached(
@@ -243,5 +217,4 @@ def recipient_reached(
     if len(accepted_at) < limit.number or accepted_at[limit.number - 1] <= at - limit.window:
         return []
     oldest = accepted_at[limit.number - 1]
-    since = at if is_ahead(oldest, at) else oldest
-    return [LimitReached("recipient", limit, since + limit.window)]
+    return [LimitReached("recipient", limit, oldest + limit.window)]

@@ -24,7 +24,6 @@ class KeyRules(NamedTuple):
     check_dnc: str | None = None  # one of CHECKS
     expire_after: str | None = None
     urgent: bool = False
-    hold_odd: bool | None = None
 
     def lifetime(self, setting: timedelta) -> timedelta:
         """Return how long after its first scheduled time a message may still be sent."""
@@ -45,15 +44,11 @@ class KeyRules(NamedTuple):
 NO_RULES = KeyRules()
 
 
-def read(name: str, text: str) -> str | bool:
+def read(name: str, text: str) -> str:
     """Return a rule of a key as it is stored; raise ValueError if it cannot be used."""
     text = " ".join(text.lower().split())
     if name == "check_dnc" and text not in CHECKS:
         raise ValueError(f"must be one of {', '.join(CHECKS)}")
-    if name == "hold_odd":
-        if text not in ("yes", "no"):
-            raise ValueError("must be yes or no")
-        return text == "yes"
     if name == "hours":
         weeks.business_hours(text)
     if name == "quiet_hours" and text != NONE:
@@ -83,7 +78,6 @@ class Rules(NamedTuple):
     quiet: QuietPlaces
     check_dnc: str  # one of CHECKS, whatever the request says
     expire_after: timedelta
-    hold_odd: bool = False  # what is unusual for the key waits for approval
     urgent: bool = False  # sent before those of keys that are not
 
     @classmethod
@@ -94,7 +88,6 @@ class Rules(NamedTuple):
             QuietPlaces.from_settings(settings),
             settings.check_dnc,
             settings.expire_after,
-            settings.hold_odd,
         )
 
     def of(self, own: KeyRules) -> Self:
@@ -111,7 +104,6 @@ class Rules(NamedTuple):
             quiet,
             own.check_dnc or self.check_dnc,
             own.lifetime(self.expire_after),
-            self.hold_odd if own.hold_odd is None else own.hold_odd,
             own.urgent,
         )
 

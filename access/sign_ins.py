@@ -9,8 +9,8 @@ from peewee import ForeignKeyField, TextField
 
 from access.audit import Action, Actor, Audit
 from access.keys import MAY_SEND, ApiKey, digest_of
-from database import EPOCH, MILLISECOND, InstantField, Refused, Table, db, isoformat
-from database.clock import is_within
+from database import EPOCH, MILLISECOND, PAST, InstantField, Refused, Table, db, isoformat
+from database.clock import SKEW
 
 MARK = 12  # characters of the key's digest in a link, which is void once the digest changes
 
@@ -24,7 +24,7 @@ class SignIn(Table):
     id = TextField(primary_key=True)
     key = ForeignKeyField(ApiKey, index=False)
     digest = TextField()  # of the key; a rotation changes it
-    began_at = InstantField(index=True)
+    began_at = InstantField(PAST, index=True)
 
     LASTS = timedelta(hours=12)
     LINK_LASTS = timedelta(minutes=10)
@@ -72,7 +72,7 @@ class SignIn(Table):
         except BadData:
             return None
         made_at = EPOCH + made * MILLISECOND
-        if not is_within(made_at, cls.LINK_LASTS, now):
+        if not now - cls.LINK_LASTS < made_at <= now + SKEW:
             return None
         details = f"by the link of {isoformat(made_at)}"
         with db.transaction():
@@ -103,7 +103,6 @@ class SignIn(Table):
     @classmethod
     def find(cls, id: str, now: datetime) -> ApiKey | None:
         """Return the key of a session, or None if it has ended."""
-        cls.count_as_now(cls.began_at, now)
         valid = (cls.digest == ApiKey.digest) & (cls.began_at > now - cls.LASTS)
         signed_in = cls._keys(now).join(cls, on=(cls.key == ApiKey.id))
         return signed_in.where(cls.id == id, valid).first()

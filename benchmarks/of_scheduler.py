@@ -247,8 +247,8 @@ def claims_of(what, name, routes, carrier, trouble, put_back=False, most=10):
     for _ in range(50):
         began = time.perf_counter()
         with database.db.atomic():
-            turn = claims.Turn({True: 0, False: first_key})
-            claimed = claims.Claims(claims.lanes(), routes, may_take).claim(8, turn)
+            turns = {True: 0, False: first_key}
+            claimed = claims.Claims(claims.lanes(), routes, may_take).claim(8, turns)
         times.append(time.perf_counter() - began)
         if put_back:
             models.Message.put_back(claimed)

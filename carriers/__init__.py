@@ -137,9 +137,6 @@ class Reply(NamedTuple):
     # STOP, START or HELP if the carrier itself took it for that; then it has answered it, too
     word: str | None = None
     part: Part | None = None
-    # The receipt that it may be: it has the form of one, but not the protocol's mark, and counts
-    # only for a message to this number
-    receipt: Receipt | None = None
 
 
 class OptOut(NamedTuple):
@@ -168,7 +165,6 @@ class Callback(NamedTuple):
     url: str  # as the carrier knows it: PUBLIC_URL, path and query
     headers: dict[str, str]  # names in lower case
     body: bytes
-    called: str | None = None  # the carrier's name in the path, which may be a former one
 
 
 class Carrier:
@@ -182,6 +178,7 @@ class Carrier:
     can_be_asked = False  # whether `find` can settle a text that is in doubt
     # A warning about this URL for the operator: one line for the log, without credentials.
     warning: str | None = None
+    tells_receipts = False  # whether it reports if texts arrived, and is asked to
     lists_incoming = False  # whether `incoming` tells of texts whose callbacks were lost
     # Whether `received` returns receipts and replies, from a session of the carrier's.
     # Late answers and TooFast may come without.
@@ -230,11 +227,10 @@ class Carrier:
         """Check, and return what is left on the account, in words, if the carrier tells."""
         return self.check()
 
-    def incoming(self, since: datetime, names: Collection[str]) -> list[Reply]:
+    def incoming(self, since: datetime) -> list[Reply]:
         """Return the texts that came in since an instant, as the carrier lists them.
 
-        They are identified as in callbacks to any of these names. Raise CarrierError if the carrier
-        gives no answer.
+        They are identified as in callbacks. Raise CarrierError if the carrier gives no answer.
         """
         raise NotImplementedError
 

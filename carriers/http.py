@@ -135,6 +135,7 @@ class HttpCarrier(Carrier):
         if callbacks and secret:
             if re.search("[A-Za-z]", sender):
                 self.warn_of_name()
+            self.tells_receipts = True
             return {field: f"{callbacks}/status"}
         if callbacks:
             self.warn(

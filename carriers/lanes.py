@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 
 from carriers import Carrier
-from carriers.ways import Way, by_name
+from carriers.ways import Way
 
 TESTERS = "(testers)"
 """The name of the simulator to which testers' texts go."""
@@ -24,13 +24,13 @@ FIRST = ""
 class Lane(NamedTuple):
     """What is true of a text.
 
+    Its forms, if `us` is a carrier:
+
         US          it goes to the United States
         US!us       the carrier us has no route there
         US>us       us refused it for now, and was the last to do so
         US?us       us may have it; repeated for each copy
         =us         us may be used, and no other carrier
-
-    A carrier is called by the name that it had at the time.
     """
 
     country: str = ""  # ISO 3166, or 001
@@ -66,11 +66,11 @@ class Lane(NamedTuple):
         """Return the lane of a text that a carrier may have, this time."""
         return self._replace(doubts=(*self.doubts, name), last_no=None)
 
-    def settled(self, names: Collection[str], once: bool = False) -> Self:
+    def settled(self, carrier: str, once: bool = False) -> Self:
         """Return the lane without the doubts of a carrier, or without one of them."""
         doubts = [*self.doubts]
         for name in self.doubts:
-            if name in (*names, FIRST):
+            if name in (carrier, FIRST):
                 doubts.remove(name)
                 if once:
                     break
@@ -88,8 +88,6 @@ class Routes:
         self.ways, self.can_be_asked = tuple(ways), frozenset(can_be_asked)
         self.names = tuple(way.name for way in self.ways)
         self.first = self.names[0] if self.names else ""
-        self.current_names = {name: way.name for name, way in by_name(self.ways).items()}
-        self.current_names |= {FIRST: self.first, TESTERS: TESTERS}
         self.keys = frozenset(key for way in self.ways for key in way.keys or ())
         self.are_several = len(self.ways) > 1
 
@@ -107,23 +105,20 @@ class Routes:
         which only a change of CARRIER_URL can lead to, they may be used again.
         """
         if lane.only is not None:
-            only = self.current_names.get(lane.only)
-            return (only,) if only else ()
+            return (lane.only,) if lane.only in (*self.names, TESTERS) else ()
         may = [way.name for way in self.ways if way.may_serve(lane.country, key)]
-        refused = {self.current_names.get(name) for name in lane.refused}
-        left = [name for name in may if name not in refused] or may
-        last = lane.last_no and self.current_names.get(lane.last_no)
-        at = left.index(last) + 1 if last in left else 0
+        left = [name for name in may if name not in lane.refused] or may
+        at = left.index(lane.last_no) + 1 if lane.last_no in left else 0
         return tuple(left[at:] + left[:at])
 
     def asked(self, lane: Lane) -> str | None:
         """Return the carrier that has to be asked about a text before it goes anywhere, or None."""
-        doubts = (self.current_names.get(name) for name in lane.doubts)
+        doubts = (self.first if name == FIRST else name for name in lane.doubts)
         return next((name for name in doubts if name in self.can_be_asked), None)
 
     def strangers(self, lane: Lane) -> set[str]:
         """Return the carriers that may have a text but are missing in CARRIER_URL."""
-        return {*lane.doubts}.difference(self.current_names)
+        return {*lane.doubts}.difference(self.names, (FIRST, TESTERS))
 
     def may_take(self, name: str, lane: Lane, key: str, trouble: Collection[str]) -> bool:
         """Return whether a carrier is the one that is given a text now.

@@ -9,7 +9,7 @@ from functools import partial
 
 from carriers import Carrier, CarrierError, LateAnswer, News, Reply, TooFast, pdus, urls
 from carriers.alphabets import NAMES, cut
-from carriers.deliveries import DIGITS, in_digits, read
+from carriers.deliveries import BASES, as_number, read
 from carriers.opt_outs import REGIONS
 from carriers.smpp_session import LOST, Bind
 from carriers.tls import trusted
@@ -23,7 +23,7 @@ class Smpp(Carrier):
     """Send through `smpp://USER:PASSWORD@HOST:2775/FROM`, each part percent-encoded or not.
 
     FROM is a number, a short code or a name. Options: `binds`, `bind`, `system_type`, `source_ton`,
-    `source_npi`, `dest_ton`, `dest_npi`, `alphabet`, `receipt_ids`, `region`. SMPP 3.4 limits a
+    `source_npi`, `dest_ton`, `dest_npi`, `alphabet`, `msg_id_type`, `region`. SMPP 3.4 limits a
     system_id to 15 characters and a password to 8. Many carriers give out longer ones, so they are
     sent whole.
 
@@ -52,14 +52,14 @@ class Smpp(Carrier):
             bind="transceiver",
             system_type="",
             alphabet="gsm",
-            receipt_ids=None,
+            msg_id_type=None,
             region=None,
             **numbers,
         )
         _check_words(options)
-        self._receipt_ids, self._region = options["receipt_ids"], options["region"]
+        self._bases, self._region = _bases(options["msg_id_type"]), options["region"]
         self._coding = NAMES[options["alphabet"]]
-        self.listens = options["bind"] == "transceiver"
+        self.listens = self.tells_receipts = options["bind"] == "transceiver"
         host, _, sender = place.partition("/")
         ton, npi, sender = _sender(sender)
         if self.listens and ton == pdus.ALPHANUMERIC:
@@ -162,8 +162,8 @@ class Smpp(Carrier):
             return self._reference(answer)
 
     def _reference(self, answer):
-        """Return the reference in the body of an answer, in the digits of receipts."""
-        return in_digits(pdus.message_id(answer), self._receipt_ids)
+        """Return the reference in the body of an answer."""
+        return as_number(pdus.message_id(answer), self._bases[0])
 
     def _answered_late(self, message_id, answer):
         self._arrived.append((LateAnswer(message_id, self._reference(answer)), None))
@@ -199,13 +199,13 @@ class Smpp(Carrier):
             return  # without an answer the peer delivers it again
         answer = partial(session.answer, command, sequence)
         try:
-            event = read(pdus.delivery(command, body), self._receipt_ids, self._region)
+            event = read(pdus.delivery(command, body), self._bases[1], self._region)
         except ValueError:
             answer(pdus.PERMANENT_ERROR)
             return
         if event and len(self._arrived) >= MOST_HELD:
             answer(pdus.TEMPORARY_ERROR)
-        elif isinstance(event, Reply) and not event.receipt:
+        elif isinstance(event, Reply):
             self._arrived.append((event, answer))
         else:
             if event:
@@ -262,10 +262,18 @@ def _check_words(options):
         raise ValueError("bind must be transceiver or transmitter")
     if options["alphabet"] not in NAMES:
         raise ValueError(f"alphabet must be one of {', '.join(NAMES)}")
-    if options["receipt_ids"] not in (None, *DIGITS):
-        raise ValueError("receipt_ids must be hex or dec")
     if options["region"] not in (None, *REGIONS):
         raise ValueError("region must be the ISO 3166 code of a country, like US")
+
+
+def _bases(msg_id_type):
+    """Return the bases of message ids in answers and in receipts, None if they are compared."""
+    if msg_id_type is None:
+        return None, None
+    bases = [BASES.get(word) for word in msg_id_type.split(",")]
+    if len(bases) != 2 or None in bases:
+        raise ValueError("msg_id_type must be hex or dec for answers, a comma, and for receipts")
+    return bases
 
 
 def _number(options, name, default, least=0, most=255):

@@ -5,7 +5,6 @@ import hashlib
 import hmac
 import re
 import unicodedata
-from collections.abc import Collection
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -124,7 +123,7 @@ class Twilio(HttpCarrier):
         found = [each for each in self._listed(since, To=to) if self._is_ours(each, to, text)]
         return list(dict.fromkeys(each["sid"] for each in found))
 
-    def incoming(self, since: datetime, names: Collection[str]) -> list[Reply]:
+    def incoming(self, since: datetime) -> list[Reply]:
         """Return the texts to our sender that Twilio lists since an instant, the oldest first."""
         sender, service = self._fields.get("From"), self._fields.get("MessagingServiceSid")
         if sender and not sender.removeprefix("+").isdigit():
@@ -135,8 +134,7 @@ class Twilio(HttpCarrier):
             is_ours = message.get("direction") == "inbound" and reference(sid)
             is_ours = is_ours and (sender or message.get("messaging_service_sid") == service)
             if is_ours and isinstance(number, str) and isinstance(text, str):
-                ids = self._ids(sid, names)
-                found += opt_outs.replies(number, text, _created(message), ids)
+                found += opt_outs.replies(number, text, _created(message), self._ids(sid))
         return found
 
     def _listed(self, since, **only):
@@ -192,23 +190,17 @@ class Twilio(HttpCarrier):
         return super().explained(code, f"{otherwise}, see {ERRORS}{code}")
 
     def _message_ids(self, request, form):
-        """Return what identifies a callback to a carrier: the SID, and the signature.
+        """Return what identifies a callback: the SID, and the signature.
 
         The signature is the same however the fields are divided.
         """
         if "MessageSid" not in "".join(f"{name}{form[name]}" for name in sorted(form)):
             return ()  # nor is it hidden in another field
-        # By the signed name: a carrier that was renamed knows what was captured before
-        name = request.called or self.name
-        ids = self._ids(form["MessageSid"], [name]) if form.get("MessageSid") else ()
-        return (*ids, f"{name} {request.headers['x-twilio-signature']}")
+        return self._ids(form.get("MessageSid"), request.headers["x-twilio-signature"])
 
-    def _ids(self, sid, names):
-        """Return what identifies an incoming text to carriers of these names and of the account.
-
-        Several carriers may have the same sender.
-        """
-        return tuple(dict.fromkeys(f"{each} {sid}" for each in (*names, self._account_sid)))
+    def _ids(self, *own):
+        """Return what identifies an incoming text: several carriers may have the same account."""
+        return tuple(f"{self._account_sid} {each}" for each in own if each)
 
     def _get(self, path):
         """Return the JSON object at a path; raise CarrierError if the answer is another one."""

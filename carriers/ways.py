@@ -1,12 +1,12 @@
 """Read CARRIER_URL: one or more carriers in the order of preference, and what each is for.
 
 What follows the `#` of a URL is for this service:
-`#name=us&was=twilio&countries=US,CA&keys=shop&rate=10/s`.
+`#name=us&countries=US,CA&keys=shop&rate=10/s`.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -25,12 +25,6 @@ class Way(NamedTuple):
     countries: frozenset[str] | None = None  # None: all
     keys: frozenset[str] | None = None  # names of keys; None: all
     rate: float | None = None  # parts a second; None: SEND_RATE
-    was: tuple[str, ...] = ()  # the names that it had before
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return its name and its former ones: messages may be stored under each."""
-        return self.name, *self.was
 
     def may_serve(self, country: str | None, key: str) -> bool:
         """Return whether it may be used for texts of a key to a country."""
@@ -66,20 +60,18 @@ def parse(text: str) -> tuple[Way, ...]:
     return tuple(ways)
 
 
-def by_name(ways: Iterable[Way]) -> dict[str, Way]:
-    """Return carriers by their names and former names."""
-    return {name: way for way in ways for name in way.names}
+@lru_cache
+def telling_receipts(text: str, public_url: str | None) -> frozenset[str]:
+    """Return the names of the carriers of a CARRIER_URL that report whether texts arrived."""
+    carriers = connect_all(parse(text), public_url=public_url, sending=False)
+    return frozenset(each.name for each in carriers if each.tells_receipts)
 
 
 def _problems_of_names(ways):
-    """Return a problem for each name that two carriers have, or one has twice."""
-    called = Counter(way.name for way in ways)
-    given = Counter(name for way in ways for name in way.names)
+    """Return a problem for each name that several carriers have."""
     return [
-        f"{called[name]} carriers are called {name}: #name= tells them apart"
-        if called[name] > 1
-        else f"was after # must not repeat a name, nor have one that another carrier has: {name}"
-        for name, times in given.items()
+        f"{times} carriers are called {name}: #name= tells them apart"
+        for name, times in Counter(way.name for way in ways).items()
         if times > 1
     ]
 
@@ -91,7 +83,7 @@ def _read(word):
     """
     url, mark, rest = word.partition("#")
     pairs = [option.partition("=")[::2] for option in rest.split("&")] if mark else []
-    readers = {"name": _name, "was": _names, "countries": _countries, "keys": _list, "rate": rate}
+    readers = {"name": _name, "countries": _countries, "keys": _list, "rate": rate}
     if any(name not in readers for name, _ in pairs):
         return Way(default_name(url), url), [f"after # it takes only {', '.join(readers)}"]
     options, problems, found = dict(pairs), [], {}
@@ -116,10 +108,6 @@ def _name(text):
     if not re.fullmatch("[A-Za-z0-9-]{1,64}", text):
         raise ValueError("must be letters, digits and hyphens")
     return text
-
-
-def _names(text):
-    return tuple(map(_name, text.split(",")))
 
 
 def _list(text):

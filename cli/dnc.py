@@ -1,23 +1,29 @@
 """`flask dnc`: the Do Not Call list, and files to import it from or export it to."""
 
 import csv
+import heapq
 import sys
+from collections.abc import Callable
 from itertools import chain, islice
+from operator import attrgetter
 from typing import TextIO
 
 import click
+from flask import current_app
 from peewee import chunked
 
 import recipients
+from access import do_not_call
 from access.audit import Action, Audit
-from access.do_not_call import DoNotCall, DoNotCallHistory
+from access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
 from cli import base
 from database import BATCH, Refused, clock, make_private
 from recipients import InvalidNumber
 from sending.replies import put_on_list
 
 dnc = base.Commands(
-    "dnc", help="The Do Not Call list. Texts that check it are never sent to its numbers."
+    "dnc",
+    help="The Do Not Call list: opt-outs, of recipients who want no texts, and entries of yours.",
 )
 number_argument = base.options(click.argument("number", callback=base.number), base.region_option)
 numbers_argument = base.options(
@@ -25,20 +31,38 @@ numbers_argument = base.options(
 )
 
 
+def opted_out_option(help: str) -> Callable:
+    """Add --opted-out, which chooses one of the two lists."""
+
+    def choose(ctx, parameter, opted_out):
+        return OptedOut if opted_out else DoNotCall
+
+    return click.option("--opted-out", "which", is_flag=True, callback=choose, help=help)
+
+
+def say_what_stops(which: type[OptedOut] | type[DoNotCall]) -> None:
+    """Print which texts a number on one of the two lists does not get."""
+    setting = current_app.config["SETTINGS"].check_dnc
+    who = "a recipient who opted out" if which is OptedOut else "a number with an entry"
+    base.say(f"{who} {do_not_call.gets(which, setting)}")
+
+
 @dnc.command()
 @numbers_argument
-def add(numbers: set[str]) -> None:
-    """Add numbers to the list."""
-    new = put_on_list(numbers, clock.now(), "operator", base.SHELL)
+@opted_out_option("The recipients want no texts.")
+def add(numbers: set[str], which: type[OptedOut] | type[DoNotCall]) -> None:
+    """Add entries to the list, or with --opted-out opt-outs, and say which texts that stops."""
+    new = put_on_list(which, numbers, clock.now(), "operator", base.SHELL)
     base.say(f"{new} added, {len(numbers) - new} already listed")
+    say_what_stops(which)
 
 
 @dnc.command()
 @numbers_argument
 def remove(numbers: set[str]) -> None:
-    """Remove numbers from the list."""
+    """Remove numbers from the list: their entries and opt-outs."""
     now, batches = clock.now(), chunked(sorted(numbers), BATCH)
-    gone = sum(DoNotCall.remove(batch, now, "operator", base.SHELL) for batch in batches)
+    gone = sum(do_not_call.remove(batch, now, base.SHELL) for batch in batches)
     base.say(f"{gone} removed, {len(numbers) - gone} not listed")
 
 
@@ -46,12 +70,17 @@ def remove(numbers: set[str]) -> None:
 @number_argument
 @click.pass_context
 def check(ctx: click.Context, number: str) -> None:
-    """Show whether a number is listed, since when and why; exit status 0 if listed, 1 if not."""
-    entry = DoNotCall.entry(number)
-    base.say("listed" if entry else "not listed")
-    if entry:
-        base.say(f"since {base.shown(entry.added_at)}, by {entry.source or 'an unknown source'}")
-    ctx.exit(not entry)
+    """Show whether a number is listed, how, since when and why, and which texts that stops.
+
+    Exit status: 0 if listed, 1 if not.
+    """
+    setting = current_app.config["SETTINGS"].check_dnc
+    found = [entry for each in do_not_call.LISTS if (entry := each.entry(number))]
+    base.say("listed" if found else "not listed")
+    for entry in found:
+        since = f"{entry.kind} since {base.shown(entry.added_at)}, by {entry.source}"
+        base.say(f"{since}: {do_not_call.gets(type(entry), setting)}")
+    ctx.exit(not found)
 
 
 @dnc.command()
@@ -59,7 +88,7 @@ def check(ctx: click.Context, number: str) -> None:
 @base.json_option
 def history(number: str, as_json: bool) -> None:
     """Print everything that ever happened to a number on the list, oldest first."""
-    names = ("at", "what", "why", "who")
+    names = ("at", "kind", "what", "why", "who")
     events = [base.fields(event, *names) for event in DoNotCallHistory.of(number)]
     base.print_list(as_json, events, names, map(dict.values, events), "never listed")
 
@@ -69,33 +98,44 @@ def history(number: str, as_json: bool) -> None:
     "--limit", type=base.LIMIT, default=50, metavar="N", help="Only N; 0 for all. Default: 50."
 )
 def list_numbers(limit: int) -> None:
-    """List the numbers with their source and time, and count them."""
-    entries = islice(DoNotCall.entries(), limit or None)
-    rows = ((entry.number, entry.source, entry.added_at) for entry in entries)
-    shown = base.table(("number", "source", "since"), rows)
-    base.say(f"{shown} of {base.count(DoNotCall.size(), 'number')}")
+    """List opt-outs and entries with their source and time, and count them."""
+    every = heapq.merge(*(each.entries() for each in do_not_call.LISTS), key=attrgetter("number"))
+    rows = ((e.number, e.kind, e.source, e.added_at) for e in islice(every, limit or None))
+    shown = base.table(("number", "kind", "source", "since"), rows)
+    sizes = OptedOut.size(), DoNotCall.size()
+    opted_out, entered = base.count(sizes[0], "opt-out"), base.count(sizes[1], "entry", "entries")
+    base.say(f"{shown} of {sum(sizes):,}: {opted_out}, {entered}")
 
 
 @dnc.command()
 @click.argument("file", type=click.File("w", encoding="utf-8", lazy=True), default="-")
-def export(file: TextIO) -> None:
-    """Write the whole list to a CSV file that `import` can read."""
-    entries = DoNotCall.entries()
+@opted_out_option("The opt-outs.")
+def export(file: TextIO, which: type[OptedOut] | type[DoNotCall]) -> None:
+    """Write all entries, or all opt-outs, to a CSV file that `import` can read.
+
+    To import opt-outs, give --opted-out there, too.
+    """
+    entries = which.entries()
     first = list(islice(entries, 1))  # may fail: before the last export is overwritten
-    Audit.note(Action.EXPORTED, clock.now(), count=DoNotCall.size())
+    Audit.note(Action.EXPORTED, clock.now(), count=which.size(), details=which.kind)
     if file.name != "-":
         make_private(file.name)
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("number", "source", "since"))
     for entry in chain(first, entries):
-        writer.writerow((entry.number, entry.source or "", base.shown(entry.added_at)))
+        writer.writerow((entry.number, entry.source, base.shown(entry.added_at)))
 
 
 @dnc.command("import")
 @click.argument("file", type=click.File(encoding="utf-8-sig"))
 @base.region_option
-def import_numbers(file: TextIO, region: str | None) -> None:
+@opted_out_option("The recipients want no texts.")
+def import_numbers(
+    file: TextIO, region: str | None, which: type[OptedOut] | type[DoNotCall]
+) -> None:
     """Add the numbers in a file to the list: a number per line, or the first column of a CSV.
+
+    They become entries, or with --opted-out opt-outs, as with `add`.
 
     The file is UTF-8. Lines that do not begin with a number are skipped, and printed with the
     reason. You can import a file again: listed numbers stay listed.
@@ -115,11 +155,12 @@ def import_numbers(file: TextIO, region: str | None) -> None:
                     except InvalidNumber as error:
                         skipped.append(f"line {line_number}: {error}")
             numbers -= seen
-            new += put_on_list(numbers, now, "import", base.SHELL)
+            new += put_on_list(which, numbers, now, "import", base.SHELL)
             seen |= numbers
     for line in skipped:
         base.say(line, err=True)
     base.say(f"{new} added, {len(seen) - new} already listed, {len(skipped)} skipped")
+    say_what_stops(which)
 
 
 def first_number(line: str, region: str | None) -> str:

@@ -54,7 +54,6 @@ rule_options = base.options(
     click.option(
         "--urgent/--not-urgent", default=None, help="Send its texts before other keys' texts."
     ),
-    click.option("--hold-odd", metavar="yes|no", help="Override HOLD_ODD."),
 )
 
 
@@ -172,8 +171,8 @@ def extend(name: str, expires: timedelta | None) -> None:
 def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
     """Replace the limits of a key, as in 5/s 1000/d; without any, KEY_LIMITS applies again.
 
-    2000p/d and 20000p/mo count parts, which carriers bill. What was accepted in the current second,
-    minute, hour, day and month counts. Every process applies the limits when this returns.
+    2000p/d and 20000p/mo count parts, which carriers bill. A new number for a unit keeps its count;
+    a limit of another unit counts from now on. Every process applies the limits when this returns.
     """
     ApiKey.named(name).limit(limits, clock.now())
     defaults = current_app.config["SETTINGS"].key_limits

@@ -257,8 +257,6 @@ def redact(to: str | None, days: int | None) -> None:
         before = now - timedelta(days=days)
         total = counted(retention.redact, before, now)
         replies = counted(Reply.purge, before, now)
-        if spared := retention.spared(before):
-            base.say(f"{base.count(spared)} not redacted: an identical text is in doubt", err=True)
     else:
         total = counted(retention.redact_number, to, now)
         replies = counted(Reply.forget_number, to, now)

@@ -1,7 +1,7 @@
 """`flask db`, `carriers`, `stats`, `check` and `version`: the service as a whole."""
 
 import time
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import click
@@ -9,7 +9,7 @@ from flask import current_app
 
 import database
 import models
-from access.do_not_call import DoNotCall
+from access import do_not_call
 from carriers import Carrier, CarrierError
 from cli import base
 from database import Refused, clock
@@ -21,7 +21,6 @@ from sending import receipts
 
 TEST_TEXT = "A test of the text message service."
 TEST_LASTS = 600  # seconds
-MOST_ERRORS = 10
 ACCEPTS, REFUSES, CANNOT_BE_ASKED = range(3)  # exit statuses of `carriers check`
 
 say = base.say
@@ -49,12 +48,12 @@ def check_carriers(ctx: click.Context, name: str | None, to: str | None) -> None
     settings = current_app.config["SETTINGS"]
     if not settings.carrier_url:
         raise Refused("CARRIER_URL is not set, so texts wait")
-    ways = [way for way in settings.ways if name in (None, *way.names)]
+    ways = [way for way in settings.ways if name in (None, way.name)]
     if not ways:
         raise Refused("CARRIER_URL has no carrier of this name")
     if to and len(ways) > 1:
         raise Refused("--to sends a text through one carrier: name it with --carrier")
-    if to and DoNotCall.lists(to):
+    if to and do_not_call.is_listed(to):
         raise Refused("this number is on the Do Not Call list")
     answers = {ask(carrier, to) for carrier in checks.connected(settings, ways)}
     ctx.exit(next(status for status in (REFUSES, ACCEPTS, CANNOT_BE_ASKED) if status in answers))
@@ -97,7 +96,7 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
     """
     now, settings = clock.now(), current_app.config["SETTINGS"]
     hour_ago, day_ago = now - health.HOUR, now - timedelta(days=1)
-    state, held = health.read(now, settings.ways), health.held_by_rate(settings.send_rate, now)
+    state = health.read(now, settings)
     began = time.perf_counter()
     told: dict[str, Any] = {"messages": queue.by_status() if everything else queue.waiting()}
     if everything:
@@ -109,21 +108,17 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
         "events": {name: backlog._asdict() for name, backlog in Event.by_name().items()},
         "receipts_unmatched": receipts.unmatched(day_ago, now),
         "opt_outs_ignored": receipts.ignored_opt_outs(day_ago),
-        "send_rate": held and held._asdict(),
         **state_as_object(state),
-        "errors": [
-            {"error": error, "key": key, "messages": number}
-            for error, key, number in queue.errors_by_key(hour_ago)
-        ],
     }
     if as_json:
         base.print_json(told)
         return
     show_counts(told)
     show_state(state, told)
-    show_errors(told["errors"])
-    if held:
-        show_held(held, now)
+    for each in state.arrivals:
+        if each.taken or each.ended:
+            say(f"texts of {each.carrier}: {each.of_taken}")
+            say(f"texts of {each.carrier}: {each.of_ended}")
     for key, backlog in told["events"].items():
         waiting, given_up, oldest = backlog.values()
         since = f" since {base.shown(oldest)}" if oldest else ""
@@ -136,19 +131,12 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
 def state_as_object(state: health.Health) -> dict[str, object]:
     """Return the state of the service as a JSON object."""
     told = state._asdict()
-    del told["now"], told["failure_spike"], told["passes"]
-    told |= {"commonest_error": state.error(), "problems": state.problems()}
-    told["last_pass_at"] = state.last_pass_at
-    told["carriers"] = [each._asdict() for each in state.carriers]
+    for name in ("now", "stalled_after", "expected_since"):
+        del told[name]
+    told["problems"] = [each.sentence for each in state.problems()]
+    for name in ("carriers", "arrivals"):
+        told[name] = [each._asdict() for each in told[name]]
     return told
-
-
-def show_held(held: health.HeldByRate, now: datetime) -> None:
-    """Print how many texts wait for SEND_RATE, and until when."""
-    say(
-        f"SEND_RATE delays {base.count(held.texts, 'text')}, about {held.parts} parts: "
-        f"the last would be sent at {base.shown(held.empty_at)} (in {_span(held.empty_at - now)})"
-    )
 
 
 def show_counts(told: dict[str, Any]) -> None:
@@ -167,28 +155,15 @@ def show_counts(told: dict[str, Any]) -> None:
 
 def show_state(state: health.Health, told: dict[str, Any]) -> None:
     """Print the state of sending, and how many receipts and replies matched nothing."""
-    now, error, due = state.now, state.commonest_error, state.oldest_due
+    now, due = state.now, state.oldest_due
     say(f"awaiting approval: {told['awaiting_approval']}")
     say(f"retrying: {state.retrying}")
     say(f"last text sent: {_ago(state.last_sent_at, now)}")
     say(f"last scheduler pass: {_ago(state.last_pass_at, now)}")
-    words = f"{error[0]} ({base.count(error[1])})" if error else "none"
-    say(f"most common error in the last hour: {words}")
     say(f"unmatched receipts in the last day: {told['receipts_unmatched']}")
     say(f"ignored STOP and START replies in the last day: {told['opt_outs_ignored']}")
     waited = f"waiting since {base.shown(due)} ({_span(now - due)})" if due else "none"
     say(f"oldest due message: {waited}")
-
-
-def show_errors(errors: list[dict[str, Any]]) -> None:
-    """Print the commonest errors of the last hour, and the keys whose messages have them."""
-    if errors:
-        say()
-        rows = ((each["messages"], each["key"], each["error"]) for each in errors[:MOST_ERRORS])
-        base.table(("messages", "key", "error in the last hour"), rows)
-        if len(errors) > MOST_ERRORS:
-            say(f"and {len(errors) - MOST_ERRORS} more")
-        say()
 
 
 @base.command

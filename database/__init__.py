@@ -5,7 +5,7 @@ Everything that is stored is a Table of `db`, which is SQLite or Postgres, as it
 
 from database.connections import connect, db, disconnect
 from database.errors import ERRORS, Refused
-from database.migrations import is_migrated, refuse_draft, upgrade
+from database.migrations import is_migrated, made_at, refuse_draft, upgrade
 from database.outages import is_outage, passed_over, reason, survived
 from database.postgres import patience
 from database.sqlite import make_private
@@ -14,6 +14,7 @@ from database.tables import (
     EPOCH,
     MILLISECOND,
     PAGE,
+    PAST,
     CarrierTextField,
     InstantField,
     Table,

@@ -1,5 +1,6 @@
 """Create or migrate the tables; see the folder migrations/."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 from database.connections import db, disconnect
@@ -47,6 +48,12 @@ def is_migrated() -> bool:
         return applied and needed <= {*db.get_tables()}
     except ERRORS:
         return False
+
+
+def made_at() -> datetime | None:
+    """Return when the tables were made, if they are."""
+    applied = _runner().applied().values()
+    return min(applied).astimezone(UTC) if applied else None  # it has the machine's local time
 
 
 def _runner():

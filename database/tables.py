@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from peewee import BigIntegerField, Expression, Field, Model, Select, TextField
+from peewee import SQL, BigIntegerField, Expression, Field, Model, Select, TextField
 
-from database.clock import is_ahead
+from database.clock import SKEW
 from database.connections import db
 
 BATCH = 5_000
@@ -17,6 +18,8 @@ PAGE = 500
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
+PAST = timedelta(0)
+"""How far ahead an instant can be that says when something has happened."""
 
 
 class Table(Model):
@@ -32,18 +35,12 @@ class Table(Model):
         cls._in_batches(cls.delete(), condition)
 
     @classmethod
-    def count_as_now(
-        cls,
-        field: Field,
-        now: datetime,
-        *conditions: Expression,
-        longest: timedelta = timedelta(0),
-    ) -> None:
-        """Move instants to now that are further ahead than the longest of their kind.
-
-        The clock was set back since they were noted.
-        """
-        cls._in_batches(cls.update({field: now}), is_ahead(field, now, longest), *conditions)
+    def date_back(cls, now: datetime) -> None:
+        """Date instants now that are further ahead than they can be: the clock was set back."""
+        for field in cls._meta.sorted_fields:
+            if isinstance(field, InstantField) and field.longest is not None:
+                ahead = field > now + field.longest + SKEW
+                cls._in_batches(cls.update({field: now}), ahead, field.among(now))
 
     @classmethod
     def _in_batches(cls, change, *conditions):
@@ -62,8 +59,19 @@ class Table(Model):
 class InstantField(BigIntegerField):
     """An aware UTC datetime, stored as whole milliseconds since 1970.
 
-    Instants sort and compare alike on SQLite and Postgres.
+    Instants sort and compare alike on SQLite and Postgres. `longest` is how far ahead of now one
+    can be, or None if it can be as far as it likes, or is only shown. `among` returns a condition
+    of all that `date_back` is to look at, for which there is an index.
     """
+
+    def __init__(
+        self,
+        longest: timedelta | None = None,
+        among: Callable[[datetime], Expression] = lambda now: SQL("true"),
+        **options: Any,
+    ):
+        super().__init__(**options)
+        self.longest, self.among = longest, among
 
     def db_value(self, value: datetime | None) -> int | None:
         return value if value is None else (value - EPOCH) // MILLISECOND

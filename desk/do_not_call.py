@@ -3,10 +3,11 @@
 import logging
 from datetime import datetime
 
-from flask import Response, flash, render_template, request, session
+from flask import Response, current_app, flash, render_template, request, session
+from markupsafe import Markup
 
 import recipients
-from access.do_not_call import DoNotCall
+from access.do_not_call import LISTS, DoNotCall, OptedOut, gets, remove
 from access.keys import ApiKey
 from database import clock
 from desk import lists
@@ -20,17 +21,13 @@ NO_NUMBER = (
     "Enter the whole number with + and country code, +1 212 555 0123, or a national number and its "
     "country."
 )
-NOW_LISTED = {  # by whether a number was to be added, and whether that changed the list
-    (True, True): "is on the list now",
-    (True, False): "was already on the list",
-    (False, True): "is no longer on the list",
-    (False, False): "was not on the list",
-}
+ADDED = {True: "is on the Do Not Call list now", False: "was already on the Do Not Call list"}
+REMOVED = {True: "is no longer on the Do Not Call list", False: "was not on the Do Not Call list"}
 SOURCES = {
-    "operator": ", added by an operator",
-    "import": ", from an imported file",
-    "reply": ", because of a reply",
-    "carrier": ", reported by the carrier",
+    "operator": "added by an operator",
+    "import": "from an imported file",
+    "reply": "because of a reply",
+    "carrier": "reported by the carrier",
 }
 
 
@@ -38,7 +35,14 @@ SOURCES = {
 def do_not_call() -> str:
     """Show an operator the form of the Do Not Call list."""
     operator()
-    return render_template("do_not_call.html")
+    return page()
+
+
+def page(problem: str | None = None) -> str:
+    """Render the form, with what is wrong with the last one."""
+    return render_template(
+        "do_not_call.html", problem=problem, opted_out=stops(OptedOut), entered=stops(DoNotCall)
+    )
 
 
 @blueprint.post("/do-not-call")
@@ -48,13 +52,15 @@ def change_do_not_call() -> Response | tuple[str, int]:
     try:
         number = read_number(request.form)
     except recipients.InvalidNumber as error:
-        return render_template("do_not_call.html", problem=str(error)), 400
+        return page(str(error)), 400
     action = lists.pressed(("check", "add", "remove"))
     if action == "check":
         flash(check_list(number))
+    elif action == "add":
+        which = OptedOut if "opted_out" in request.form else DoNotCall
+        flash(add_number(which, number, person, clock.now()))
     else:
-        has_changed = change_list(action == "add", number, person, clock.now())
-        flash(unbroken(number) + f" {NOW_LISTED[action == 'add', has_changed]}.")
+        flash(remove_number(number, person, clock.now()))
     return see(".do_not_call")
 
 
@@ -73,19 +79,41 @@ def read_number(form: dict) -> str:
         raise recipients.InvalidNumber(NO_NUMBER) from None
 
 
-def check_list(number: str) -> str:
-    """Return in words whether a number is on the list."""
-    written = unbroken(number)
-    if listed := DoNotCall.entry(number):
-        why = SOURCES.get(listed.source, "")
-        return written + f" has been on the list since {listed.added_at:%Y-%m-%d}{why}."
-    return written + " is not on the list."
+def check_list(number: str) -> Markup:
+    """Return in words how a number is on the list, since when, and which texts it does not get."""
+    found = [entry for each in LISTS if (entry := each.entry(number))]
+    said = [
+        f"has been on the Do Not Call list since {each.added_at:%Y-%m-%d}, {SOURCES[each.source]},"
+        f" as an {each.kind}, and {stops(type(each))}."
+        for each in found
+    ]
+    return Markup(" ").join(
+        unbroken(number) + f" {each}" for each in said or ["is not on the Do Not Call list."]
+    )
 
 
-def change_list(is_added: bool, number: str, person: ApiKey, now: datetime) -> bool:
-    """Add or remove a number; return whether that changed the list."""
-    change, past = (put_on_list, "added to") if is_added else (DoNotCall.remove, "removed from")
-    has_changed = change([number], now, "operator", person.name)
+def add_number(
+    which: type[OptedOut] | type[DoNotCall], number: str, person: ApiKey, now: datetime
+) -> Markup:
+    """Put a number on one of the two lists; return in words what that does."""
+    is_new = put_on_list(which, [number], now, "operator", person.name) > 0
+    note("added to", person)
+    return unbroken(number) + f" {ADDED[is_new]}, as an {which.kind}, and {stops(which)}."
+
+
+def remove_number(number: str, person: ApiKey, now: datetime) -> Markup:
+    """Take a number off both lists; return in words what that changed."""
+    was_listed = remove([number], now, person.name) > 0
+    note("removed from", person)
+    return unbroken(number) + f" {REMOVED[was_listed]}."
+
+
+def stops(which: type[OptedOut] | type[DoNotCall]) -> str:
+    """Return in words which texts a number on one of the two lists does not get."""
+    return gets(which, current_app.config["SETTINGS"].check_dnc)
+
+
+def note(past: str, person: ApiKey) -> None:
+    """Log a change of the list, without the number."""
     about = {"key": person.name}
     log.info("a number was %s the Do Not Call list by %s", past, person.name, extra=about)
-    return has_changed > 0

@@ -9,11 +9,11 @@ from itertools import chain
 from flask import Response, abort, flash, g, render_template, request
 from markupsafe import Markup
 
-from access.do_not_call import DoNotCall
+from access.do_not_call import OptedOut, listed
 from access.keys import ApiKey
 from database import clock, db
 from desk import lists
-from desk.do_not_call import change_list
+from desk.do_not_call import add_number, remove_number
 from desk.door import blueprint, operator, see
 from desk.lists import MANY, PAGE, page_start, pressed
 from desk.words import international, unbroken
@@ -66,8 +66,7 @@ def change_replies(message_id: uuid.UUID | None = None) -> Response:
         abort(400, "There is no such reply.")
     if found := inbox.seen_by(person, ids):
         number, known = found[0].number, {reply.id for reply in found}
-        done = ACTIONS[action](number, known, person, clock.now())
-        flash(WORDS[action, bool(done)].format(unbroken(number)))
+        flash(ACTIONS[action](number, known, person, clock.now()))
     else:
         flash("Nothing was changed: there is no such reply here.")
     if message_id:
@@ -79,30 +78,29 @@ def change_replies(message_id: uuid.UUID | None = None) -> Response:
 Ids = set[uuid.UUID]
 
 
-def mark_read(number: str, ids: Ids, person: ApiKey, now: datetime) -> Ids:
-    """Mark replies as read; return those that nobody had read."""
-    return Reply.mark_read(ids, person.name, now)
+def mark_read(number: str, ids: Ids, person: ApiKey, now: datetime) -> Markup:
+    """Mark replies as read."""
+    done = Reply.mark_read(ids, person.name, now)
+    return unbroken(number) + (" was marked as read." if done else " was already read.")
 
 
-def mark_unread(number: str, ids: Ids, person: ApiKey, now: datetime) -> Ids:
-    """Mark replies as unread; return those that somebody had read."""
-    return Reply.mark_unread(ids)
+def mark_unread(number: str, ids: Ids, person: ApiKey, now: datetime) -> Markup:
+    """Mark replies as unread."""
+    done = Reply.mark_unread(ids)
+    return unbroken(number) + (" is unread again." if done else " was already unread.")
 
 
-def list_number(number: str, ids: Ids, person: ApiKey, now: datetime) -> bool:
-    """Put a number on the Do Not Call list, and mark its replies as read.
-
-    Return whether the number is new there.
-    """
+def list_number(number: str, ids: Ids, person: ApiKey, now: datetime) -> Markup:
+    """Note that the recipient opted out, and mark the replies as read."""
     with db.atomic():
-        has_changed = change_list(True, number, person, now)
+        said = add_number(OptedOut, number, person, now)
         mark_read(number, ids, person, now)
-    return has_changed
+    return said
 
 
-def unlist_number(number: str, ids: Ids, person: ApiKey, now: datetime) -> bool:
-    """Take a number off the list; return whether it was there."""
-    return change_list(False, number, person, now)
+def unlist_number(number: str, ids: Ids, person: ApiKey, now: datetime) -> Markup:
+    """Take a number off the Do Not Call list."""
+    return remove_number(number, person, now)
 
 
 ACTIONS = {
@@ -111,16 +109,7 @@ ACTIONS = {
     "list": list_number,
     "unlist": unlist_number,
 }
-WORDS = {  # by a button, and whether it changed something
-    ("read", True): Markup("{} was marked as read."),
-    ("read", False): Markup("{} was already read."),
-    ("unread", True): Markup("{} is unread again."),
-    ("unread", False): Markup("{} was already unread."),
-    ("list", True): Markup("{} is on the Do Not Call list now."),
-    ("list", False): Markup("{} was already on the Do Not Call list."),
-    ("unlist", True): Markup("{} is no longer on the Do Not Call list."),
-    ("unlist", False): Markup("{} was not on the Do Not Call list."),
-}
+"""What each button does to replies of a number; each returns that in words."""
 
 
 # Parts of pages
@@ -132,7 +121,7 @@ class Conversation:
 
     replies: list[Reply]
     texts: dict[uuid.UUID, Message]  # that the replies belong to, if they are still there
-    is_listed: bool  # on the Do Not Call list
+    opted_out: bool | None  # None if its number is not on the Do Not Call list
 
     @property
     def number(self) -> str:
@@ -160,5 +149,5 @@ def conversations(groups: Collection[list[Reply]]) -> list[Conversation]:
     found = [*chain(*groups)]
     ids = {reply.message_id for reply in found} - {None}
     texts = {message.id: message for message in listings.seen_by(g.person, ids)}
-    listed = DoNotCall.listed({reply.number for reply in found})
-    return [Conversation(group, texts, group[0].number in listed) for group in groups]
+    opted_out = listed({reply.number for reply in found})
+    return [Conversation(group, texts, opted_out.get(group[0].number)) for group in groups]

@@ -12,7 +12,6 @@ from functools import cached_property
 from flask import session
 
 from database import EPOCH, MILLISECOND
-from database.clock import is_ahead
 from desk.entries import Entry
 from desk.lists import PAGE
 from sending.decisions import UNDO_WITHIN
@@ -108,4 +107,4 @@ def latest(entries: Callable[[set[uuid.UUID]], list[Entry]], now: datetime) -> l
 def _seconds_left(at, now):
     """Return the seconds in which something done at an instant can still be undone."""
     left = (at + UNDO_WITHIN - now) // timedelta(seconds=1)
-    return 0 if is_ahead(at, now) else max(0, left)
+    return max(0, left)

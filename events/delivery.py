@@ -16,16 +16,12 @@ from carriers import CarrierError
 from carriers.http import Answer
 from carriers.webhook import SignedPosts, decoded
 from database import clock, isoformat
-from database.clock import Steps
 from events.outbox import Event, EventAddress
 
 TIMEOUT = 15  # seconds, from the connection to the status line
 AT_ONCE = 2  # requests to one address
 DELAYS = (5, 5 * 60, 30 * 60, *(hours * 3600 for hours in (2, 5, 10, 14, 20, 24)))
 """Seconds until each further try; up to a fifth more."""
-
-LONGEST = timedelta(seconds=1.2 * DELAYS[-1])
-"""How far ahead the next try of an event can be."""
 
 IDLE = 1  # seconds between looks into the database while no try ends
 GRACE = 1  # seconds at the end for answers to tries that began late
@@ -77,8 +73,6 @@ class Deliveries:
         self.receivers = {}  # by URL, those with events in hand
         self.ended = Queue()  # tries; None ends a wait; no SimpleQueue, see sending.runtime.Ended
         self.unrecorded = []
-        self.correct_at = -math.inf
-        self.steps = Steps(lambda: clock.now(), time.monotonic)
         self.stop_requested = False
         self.give_up_at = math.inf
         self.thread = threading.Thread(target=self.run, daemon=True)
@@ -158,9 +152,6 @@ class Deliveries:
     def exchange(self, now: datetime) -> None:
         """Record the tries that have ended, and begin those that are due."""
         self.record(now)
-        if self.steps.noticed() or time.monotonic() >= self.correct_at:
-            self.correct_at = time.monotonic() + self.lease.total_seconds() / 4
-            Event.correct(now, self.lease, LONGEST)
         if not self.stopping:
             addresses = Event.receivers(now, self.began_at)
             random.shuffle(addresses)  # keys may share an address: none is always the first

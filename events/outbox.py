@@ -20,7 +20,11 @@ import database
 from access.audit import Action, Audit
 from access.keys import ApiKey, ids_of, names_of
 from carriers import urls
-from database import InstantField, Refused, Table, db, isoformat, locked
+from database import PAST, InstantField, Refused, Table, db, isoformat, locked
+from database.clock import SKEW
+
+LONGEST_DELAY = timedelta(hours=1.2 * 24)
+"""How far ahead the next try of an event can be, see `delivery`."""
 
 OVERLAP = timedelta(hours=24)
 """How long events are signed by the old secret as well, after a rotation."""
@@ -42,7 +46,8 @@ class EventAddress(Table):
     old_secret = TextField(null=True)  # before the rotation
     old_secret_until = InstantField(null=True)
     off = TextField(null=True)  # why it is switched off
-    failing_since = InstantField(null=True)  # the first failed try since it last took an event
+    # The first failed try since it last took an event
+    failing_since = InstantField(PAST, null=True)
 
     @classmethod
     def of(cls, key: ApiKey) -> Self:
@@ -166,9 +171,9 @@ class Event(Table):
     at = InstantField()  # of the change
     body = TextField()
     tries = IntegerField(default=0)
-    next_try_at = InstantField(null=True)  # null once given up
+    next_try_at = InstantField(LONGEST_DELAY, null=True)  # null once given up
     last_answer = database.CarrierTextField(null=True)
-    given_up_at = InstantField(null=True)
+    given_up_at = InstantField(PAST, null=True)
     reply_id = UUIDField(null=True)  # of the reply that it reports
 
     @classmethod
@@ -240,18 +245,11 @@ class Event(Table):
         return due & ((cls.tries == 0) | (cls.next_try_at <= began_at)) if began_at else due
 
     @classmethod
-    def correct(cls, now: datetime, lease: timedelta, longest: timedelta) -> None:
-        """Move instants to now that were recorded by a clock which has been set back since.
-
-        A first try is at most a lease ahead, any other at most `longest`.
-        """
-        theirs = cls.key.in_(EventAddress.select(EventAddress.key))  # so an index serves each key
-        cls.count_as_now(cls.next_try_at, now, theirs, cls.tries == 0, longest=lease)
-        cls.count_as_now(cls.next_try_at, now, theirs, longest=longest)
-        cls.count_as_now(cls.given_up_at, now)
-        address = EventAddress
-        address.count_as_now(address.failing_since, now)
-        address.count_as_now(address.old_secret_until, now, longest=OVERLAP)
+    def date_back(cls, now: datetime) -> None:
+        """Have events be tried now that were never tried, and date the others like any table."""
+        ahead = (cls.tries == 0) & (cls.next_try_at > now + SKEW)
+        cls._in_batches(cls.update(next_try_at=now), ahead)
+        super().date_back(now)
 
     @classmethod
     def delivered(cls, claimed: Iterable[Self]) -> None:

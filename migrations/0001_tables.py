@@ -1,7 +1,6 @@
 """All tables, as they are in 1.0.0."""
 
 import re
-import time
 
 from peewee import SqliteDatabase
 
@@ -28,8 +27,7 @@ CREATE TABLE api_key (
     quiet_hours TEXT,
     check_dnc TEXT,
     expire_after TEXT,
-    urgent BOOLEAN NOT NULL DEFAULT false,
-    hold_odd BOOLEAN
+    urgent BOOLEAN NOT NULL DEFAULT false
 );
 CREATE UNIQUE INDEX api_key_digest ON api_key (digest);
 CREATE INDEX api_key_old_digest ON api_key (old_digest);
@@ -54,7 +52,6 @@ CREATE TABLE message (
     approved BOOLEAN NOT NULL,
     approved_by TEXT,
     approved_at BIGINT,
-    held_because TEXT,
     cancelled_by TEXT,
     attempts INTEGER NOT NULL,
     max_retries INTEGER NOT NULL,
@@ -88,12 +85,10 @@ CREATE INDEX message_awaiting ON message (status, send_at, id)
 CREATE INDEX message_awaiting_key ON message (key_id, send_at, id)
     WHERE status IN ('scheduled', 'queued') AND NOT approved AND available_to_group;
 CREATE INDEX message_expires ON message (expires_at) WHERE status IN ('scheduled', 'queued');
-CREATE INDEX message_approved ON message (key_id, approved_at) WHERE approved_at IS NOT NULL;
 CREATE INDEX message_retrying ON message (due_since)
     WHERE status IN ('scheduled', 'queued') AND due_since IS NOT NULL;
-CREATE INDEX message_last_error ON message (last_error_at)
-    WHERE status IN ('scheduled', 'queued') AND last_error_at IS NOT NULL;
-CREATE INDEX message_finished ON message (status, finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX message_finished ON message (status, finished_at, carrier, receipt_at)
+    WHERE finished_at IS NOT NULL;
 CREATE INDEX message_ended ON message (status, id) WHERE finished_at IS NOT NULL;
 CREATE INDEX message_key ON message (key_id, id);
 CREATE INDEX message_to ON message ("to", id);
@@ -117,8 +112,6 @@ CREATE TABLE attempt (
     FOREIGN KEY (message_id) REFERENCES message (id) ON DELETE CASCADE
 );
 CREATE INDEX attempt_reference ON attempt (reference) WHERE reference IS NOT NULL;
-CREATE INDEX attempt_reference_form ON attempt (ltrim(lower(reference), '0'))
-    WHERE reference IS NOT NULL;
 CREATE INDEX attempt_ask ON attempt (carrier, ask_at)
     WHERE result = 'unclear' AND ask_at IS NOT NULL;
 CREATE INDEX attempt_sender ON attempt (sender) WHERE result IS NULL;
@@ -151,7 +144,6 @@ CREATE TABLE carrier_state (
     retry_at BIGINT,
     pause REAL NOT NULL,
     tried_at BIGINT,
-    probed UUID,
     taken_at BIGINT,
     silences INTEGER NOT NULL DEFAULT 0,
     unmatched_told_at BIGINT,
@@ -165,19 +157,18 @@ CREATE TABLE carrier_state (
 CREATE TABLE do_not_call (
     number TEXT NOT NULL PRIMARY KEY,
     added_at BIGINT NOT NULL,
-    source TEXT,
-    opted_out_at BIGINT
+    source TEXT NOT NULL
 );
 
 CREATE TABLE do_not_call_history (
     id SERIAL NOT NULL PRIMARY KEY,
     number TEXT NOT NULL,
+    kind TEXT NOT NULL,
     at BIGINT NOT NULL,
     what TEXT NOT NULL,
-    why TEXT,
+    why TEXT NOT NULL,
     who TEXT,
-    said_at BIGINT,
-    opted_out_at BIGINT
+    said_at BIGINT
 );
 CREATE INDEX do_not_call_history_number ON do_not_call_history (number);
 
@@ -188,8 +179,7 @@ CREATE TABLE early_receipt (
     reason TEXT,
     received_at BIGINT NOT NULL,
     number TEXT,
-    message_id UUID,
-    unmarked BOOLEAN NOT NULL DEFAULT false
+    message_id UUID
 );
 CREATE INDEX early_receipt_received_at ON early_receipt (received_at);
 CREATE INDEX early_receipt_number ON early_receipt (number);
@@ -236,29 +226,13 @@ CREATE TABLE ignored_opt_out (
 );
 CREATE INDEX ignored_opt_out_at ON ignored_opt_out (at);
 
-CREATE TABLE key_day (
-    key_id INTEGER NOT NULL,
-    country TEXT NOT NULL,
-    day INTEGER NOT NULL,
-    parts INTEGER NOT NULL,
-    PRIMARY KEY (key_id, country, day)
-);
-
 CREATE TABLE key_use (
-    key_id INTEGER NOT NULL PRIMARY KEY,
-    second BIGINT NOT NULL,
-    used_s INTEGER NOT NULL,
-    used_min INTEGER NOT NULL,
-    used_h INTEGER NOT NULL,
-    used_d INTEGER NOT NULL,
-    used_mo INTEGER NOT NULL DEFAULT 0,
-    parts_s INTEGER NOT NULL DEFAULT 0,
-    parts_min INTEGER NOT NULL DEFAULT 0,
-    parts_h INTEGER NOT NULL DEFAULT 0,
-    parts_d INTEGER NOT NULL DEFAULT 0,
-    parts_mo INTEGER NOT NULL DEFAULT 0,
-    last_id UUID,
-    parts_id UUID
+    key_id INTEGER NOT NULL,
+    begins BIGINT NOT NULL,
+    seconds INTEGER NOT NULL,
+    in_parts BOOLEAN NOT NULL,
+    used BIGINT NOT NULL,
+    PRIMARY KEY (key_id, begins, seconds, in_parts)
 );
 
 CREATE TABLE last_reply (
@@ -273,16 +247,15 @@ CREATE TABLE notice (
     newest TEXT
 );
 
+CREATE TABLE opt_out (
+    number TEXT NOT NULL PRIMARY KEY,
+    added_at BIGINT NOT NULL,
+    source TEXT NOT NULL
+);
+
 CREATE TABLE opt_out_message (
     id TEXT NOT NULL PRIMARY KEY,
     at BIGINT NOT NULL
-);
-
-CREATE TABLE passes (
-    id INTEGER NOT NULL PRIMARY KEY,
-    expected_since BIGINT,
-    single_at BIGINT,
-    distances TEXT NOT NULL DEFAULT '[]'
 );
 
 CREATE TABLE reply (
@@ -340,5 +313,3 @@ def up(migrator, db):
     for statement in tables.split(";"):
         if statement.strip():
             db.execute_sql(statement)
-    now = round(time.time() * 1000)
-    db.execute_sql(f"INSERT INTO passes (id, expected_since) VALUES (1, {now})")

@@ -13,7 +13,6 @@ import database
 from database import clock
 from monitoring import health
 from monitoring.notices import Notice
-from sending import passes
 from settings import Settings
 
 LOOK_EVERY = 15  # seconds
@@ -26,27 +25,19 @@ log = logging.getLogger("notices")
 def start(settings: Settings) -> None:
     """Start a thread that looks, unless NOTIFY_URL is empty."""
     if settings.notify_url:
-        threading.Thread(target=_look_again, daemon=True).start()
+        threading.Thread(target=_look_again, args=(settings,), daemon=True).start()
 
 
-def _look_again():
+def _look_again(settings):
     while True:
         time.sleep(LOOK_EVERY)  # first: a scheduler may be starting, too
         with database.survived(log, "no notices"):
-            if is_needed() and is_first(clock.now()):
+            if health.read(clock.now(), settings).is_silent and is_first(clock.now()):
                 notify()
-
-
-def is_needed() -> bool:
-    """Return whether no scheduler makes a pass."""
-    now = clock.now()
-    passes.correct(now)
-    return passes.pass_times().is_missing(now, health.STALLED_AFTER)
 
 
 def is_first(now: datetime) -> bool:
     """Return whether no other worker, on any machine, has begun to notify within TRY_EVERY."""
-    Notice.count_as_now(Notice.told_at, now)
     return Notice.tell("a look of the web", now, since=now - TRY_EVERY)
 
 

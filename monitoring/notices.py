@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from peewee import SQL, IntegerField, TextField
 
 import database
-from access.limits import SECOND, window
-from database import EPOCH, InstantField, Table, clock, isoformat
+from access.limits import SECOND
+from database import EPOCH, PAST, InstantField, Table, clock, isoformat
 from events.outbox import Event
 from monitoring import health
 from reports import queue, usage
@@ -38,7 +38,7 @@ class Notice(Table):
     """The latest notification about a subject."""
 
     subject = TextField(primary_key=True)
-    told_at = InstantField(null=True)
+    told_at = InstantField(PAST, null=True)
     # 1 while a problem lasts; for approvals and replies, the fewest that have waited since
     level = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     newest = TextField(null=True)  # the id of the newest message or reply that waited
@@ -77,14 +77,13 @@ class Notification(NamedTuple):
 
 def pending(settings: Settings, now: datetime) -> Iterator[Notification]:
     """Return the notifications that this process is to send now; each is recorded as sent."""
-    Notice.count_as_now(Notice.told_at, now)
-    for look in (_problems, _unusual, _approvals, _replies, _limits):
+    for look in (_problems, _approvals, _replies, _limits):
         yield from look(settings, now)
 
 
 def _problems(settings, now):
     """Return a notification of each problem that has begun, and of each that is over."""
-    problems = health.read(now, settings.ways).each_problem()
+    problems = health.read(now, settings).problems()
     found = {f"{PROBLEM}{each.kind} {each.name}": each for each in problems}
     for subject, problem in found.items():
         told = Notice.about(subject)
@@ -94,9 +93,13 @@ def _problems(settings, now):
                 f"{problem.what_to_do}"
             )
             yield Notification(problem.title, text, "failure")
+    # Without a scheduler, nothing else is said of texts that are due
+    no_scheduler = any(each.kind == "scheduler" for each in found.values())
     for told in Notice.select().where(Notice.subject.startswith(PROBLEM), Notice.level == 1):
-        if told.subject not in found and told.change(level=0, told_at=now):
-            kind, _, name = told.subject.removeprefix(PROBLEM).partition(" ")
+        kind, _, name = told.subject.removeprefix(PROBLEM).partition(" ")
+        if told.subject in found or (no_scheduler and kind == "stalled"):
+            continue
+        if told.change(level=0, told_at=now):
             title = health.Problem(kind, name=name).title
             text = f"The problem reported at {isoformat(told.told_at)} is over: {title}."
             yield Notification(f"over: {title}", text, "success")
@@ -105,7 +108,7 @@ def _problems(settings, now):
 def _waiting(problem):
     """Return how many texts wait to be sent, or events if the problem is theirs."""
     if problem.kind not in ("events", "receiver"):
-        return f"Texts waiting to be sent: {queue.awaiting_carrier(testers_too=False)}"
+        return f"Texts waiting to be sent: {queue.awaiting_carrier(paused_too=False)}"
     by_name = Event.by_name().items()
     waiting = sum(each.waiting for key, each in by_name if problem.name in ("", key))
     return f"Events waiting: {waiting}"
@@ -150,29 +153,15 @@ def _link(settings, page=""):
     return f" {settings.public_url}/desk/{page}" if is_there else ""
 
 
-def _unusual(settings, now):
-    """Return a notice of each key and country of which odd texts wait, at once and once a day."""
-    for message in queue.unusual():
-        subject = f"unusual for key {message.key_id}: {message.country}"
-        if Notice.tell(subject, now, since=_midnight(message.created_at)):
-            title = f"unusual texts of {message.key.name} wait for approval"
-            text = f"{message.held_because}: its texts to this country wait for approval."
-            yield Notification(title, text + _link(settings), "warning")
-
-
 def _limits(settings, now):
     """Return a notice of each limit per day or month that is used up, once in each."""
     for key, limit in usage.limits_used_up(now, settings.key_limits):
-        begins, _ = window(limit.unit, (now - EPOCH) // SECOND)
+        begins, _ = limit.span((now - EPOCH) // SECOND)
         parts = " in parts" if limit.in_parts else ""
         subject = f"limit per {limit.unit}{parts} of key {key.id}"
         if limit.unit in ("d", "mo") and Notice.tell(subject, now, EPOCH + begins * SECOND):
             what = f"{key.name} has used up its limit"
             yield Notification(what, f"The key {what} of {limit}.", "warning")
-
-
-def _midnight(instant):
-    return instant.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 # Sending it

@@ -2,8 +2,9 @@
 
 import hmac
 import json
-import re
 import time
+from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from events.outbox import Event
 from monitoring import health, metrics
 from monitoring.abuse import Abuse
 from reports import queue
+from reports.arrivals import Arrivals
 from sending import receipts
 from web import files
 from web.requests import BEARER, bearer_token
@@ -28,13 +30,22 @@ DOCS = {"page.js": STATIC, "page.css": STATIC}
 DOCS |= dict.fromkeys(("swagger-ui-bundle.js", "swagger-ui.css", "favicon-32x32.png"), SWAGGER_UI)
 """The folders of the files of the page at /docs; nothing else in them is served."""
 
+ARRIVALS = {  # of each carrier that reports whether texts arrived
+    "delivered": "Texts taken 10 to 60 minutes ago that were delivered.",
+    "undelivered": "Texts taken 10 to 60 minutes ago that were not delivered.",
+    "unheard": "Texts taken 10 to 60 minutes ago that have no receipt.",
+    "median_seconds": "The median time until such texts were delivered.",
+    "ended": "Texts that failed, were delivered or were not in the last hour.",
+    "failed": "Texts that failed in the last hour.",
+}
+
 blueprint = Blueprint("monitoring", __name__, template_folder="templates")
 
 
 def register(app: Flask) -> None:
     """Add these pages to the application; `/metrics` only if METRICS_TOKEN is set."""
     app.register_blueprint(blueprint)
-    app.extensions["health"] = health.Reader(app.config["SETTINGS"].ways)
+    app.extensions["health"] = health.Reader(app.config["SETTINGS"])
     app.extensions["abuse"] = Abuse()
     if app.config["SETTINGS"].metrics_token:
         app.add_url_rule("/metrics", view_func=show_metrics)
@@ -76,20 +87,19 @@ def show_addresses() -> Response:
 def show_health() -> dict | Response:
     """Report that the database answers, and the health of the service.
 
-    The carrier's words are only for requests with METRICS_TOKEN. With `?strict`, answer 503 if
-    there is a problem; `?strict=600` allows a stall of ten minutes.
+    Anybody may ask, so it names only the kinds of problems. With `?strict`, answer 503 if there is
+    one.
     """
-    reader, stalled_after = current_app.extensions["health"], allowed_stall()
-    public = not has_metrics_token()
+    reader = current_app.extensions["health"]
     state = reader.read()
+    problems = state.problems() + reader.problems_of_web(clock.now())
     told = {
         "version": current_app.config["VERSION"],
         "oldest_due_seconds": state.seconds_since(state.oldest_due) or 0,
         "retrying": state.retrying,
         "last_sent_seconds": state.seconds_since(state.last_sent_at),
         "last_pass_seconds": state.seconds_since(state.last_pass_at),
-        "commonest_error": state.error(public),
-        "problems": state.problems(stalled_after, public) + reader.problems_of_web(clock.now()),
+        "problems": [*dict.fromkeys(each.kind for each in problems)],
     }
     if "strict" in request.args and told["problems"]:
         text = schemas.dump_error(503, "Texts are not sent as they should be.", told, state.now)
@@ -97,37 +107,23 @@ def show_health() -> dict | Response:
     return {"status": "ok"} | told
 
 
-def allowed_stall() -> timedelta:
-    """Return the longest stall that is no problem: the seconds after `?strict=`, or the default."""
-    seconds = request.args.get("strict")
-    if not seconds:
-        return health.STALLED_AFTER
-    if not re.fullmatch("[1-9][0-9]{0,5}", seconds):
-        raise schemas.BadRequest("strict: must be a whole number of seconds from 1 to 999999")
-    return timedelta(seconds=int(seconds))
-
-
-def has_metrics_token() -> bool:
-    """Return whether METRICS_TOKEN is set, and the bearer token of the request."""
-    token = current_app.config["SETTINGS"].metrics_token or ""
-    # WSGI decodes headers as Latin-1
-    same = hmac.compare_digest(bearer_token().encode("latin-1"), token.encode())
-    return bool(token) and same
-
-
 def show_metrics() -> Response:
     """Return the metrics for Prometheus; METRICS_TOKEN is the bearer token."""
-    now = clock.now()
-    if not has_metrics_token():
+    now, token = clock.now(), current_app.config["SETTINGS"].metrics_token
+    # WSGI decodes headers as Latin-1
+    if not hmac.compare_digest(bearer_token().encode("latin-1"), token.encode()):
         raise Unauthorized("The token is missing or invalid.", www_authenticate=BEARER)
-    state, day_ago = current_app.extensions["health"].read(), now - timedelta(days=1)
+    reader, day_ago = current_app.extensions["health"], now - timedelta(days=1)
+    state = reader.read()
     due, ended = state.seconds_since(state.oldest_due), queue.ended_since(now - health.HOUR)
     sent, passed = ((at or EPOCH).timestamp() for at in (state.last_sent_at, state.last_pass_at))
-    _, errors = state.commonest_error or ("", 0)
     events = Event.by_name()
     waiting = {key: each.waiting for key, each in events.items()}
     waits = {key: (now - (each.oldest or now)).total_seconds() for key, each in events.items()}
     given_up = {key: each.given_up for key, each in events.items()}
+    problems = state.problems() + reader.problems_of_web(now)
+    problems = Counter(each.kind for each in problems)
+    problems = {kind: problems[kind] for kind in health.KINDS}
     carriers = state.carriers or [state]
     down = {each.carrier or "": int(bool(each.trouble)) for each in carriers}
     unmatched, ignored = receipts.unmatched(day_ago, now), receipts.ignored_opt_outs(day_ago)
@@ -139,11 +135,15 @@ def show_metrics() -> Response:
         ("_retrying", "Messages that are retried.", state.retrying),
         ("_last_sent_timestamp_seconds", "When a carrier last took a text.", sent),
         ("_last_pass_timestamp_seconds", "When a scheduler last began a pass.", passed),
-        ("_commonest_error", "Messages with the last hour's commonest error.", errors),
         ("_events_waiting", "Events that wait to be delivered, by key.", waiting, "key"),
         ("_events_oldest_seconds", "How long the oldest event has waited, by key.", waits, "key"),
         ("_events_given_up", "Events that were given up, by key.", given_up, "key"),
         ("_carrier_trouble", "1 if the carrier refuses the account or is down.", down, "carrier"),
+        *(
+            (f"_carrier_{name}", help, of_carriers(state.arrivals, name), "carrier")
+            for name, help in ARRIVALS.items()
+        ),
+        ("_problems", "Problems that /healthz?strict reports, by kind.", problems, "kind"),
         ("_receipts_unmatched_last_day", "Receipts that belong to no message.", unmatched),
         (
             "_opt_outs_ignored_last_day",
@@ -153,6 +153,12 @@ def show_metrics() -> Response:
     ]
     told = [metrics.gauge(f"text_messages{name}", *about) for name, *about in gauges]
     return Response(metrics.render(told), content_type=metrics.CONTENT_TYPE)
+
+
+def of_carriers(arrivals: Sequence[Arrivals], name: str) -> dict[str, int]:
+    """Return one figure of each carrier, by its name, if it has it."""
+    figures = {each.carrier: getattr(each, name) for each in arrivals}
+    return {carrier: figure for carrier, figure in figures.items() if figure is not None}
 
 
 @blueprint.get("/openapi.json")

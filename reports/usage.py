@@ -8,9 +8,9 @@ from typing import NamedTuple
 from peewee import SQL, fn
 
 from access.keys import MAY_SEND, ApiKey
-from access.limits import SECOND, KeyUse, Limit, parse, window
+from access.limits import SECOND, UNITS, KeyUse, Limit
 from database import EPOCH
-from models import Message, Status, first_id, has_status, tally_of
+from models import Message, Status, first_id, has_status
 from reports.listings import chosen_keys
 
 USED = (Status.SENT, Status.DELIVERED, Status.UNDELIVERED, Status.FAILED)
@@ -36,6 +36,7 @@ def count_usage(since: datetime, until: datetime, key: str | None = None) -> lis
     Raise Refused if no key has this name.
     """
     accepted = (Message.id >= first_id(since)) & (Message.id < first_id(until))
+    accepted &= Message.key.not_in(ApiKey.testers())
     if key:
         accepted &= Message.key.in_(chosen_keys(key, None))
     columns = Message.key, Message.country, Message.status
@@ -69,19 +70,22 @@ def use_of_limits(
     keys: Collection[ApiKey], now: datetime, defaults: tuple[Limit, ...]
 ) -> dict[int, list[LimitUse]]:
     """Return the limits of keys, by key id; a key that is revoked or does not send has none."""
-    rows, second, found = {row.key_id: row for row in KeyUse}, (now - EPOCH) // SECOND, {}
+    windows, second = {}, (now - EPOCH) // SECOND
     for key in keys:
-        own = parse(key.limits or "")
-        limits = () if key.revoked_at or key.role not in MAY_SEND else own or defaults
-        tally = tally_of(key.id, rows.get(key.id), [second]) if limits else None
-        found[key.id] = [LimitUse(each, tally.used(each, second), not own) for each in limits]
-    return found
+        may_send = not key.revoked_at and key.role in MAY_SEND
+        limits = key.limits_or(defaults) if may_send else ()
+        windows[key] = {each: each.window_of(key.id, second) for each in limits}
+    used = KeyUse.of({each for of_key in windows.values() for each in of_key.values()})
+    return {
+        key.id: [LimitUse(limit, used[each], not key.limits) for limit, each in of_key.items()]
+        for key, of_key in windows.items()
+    }
 
 
 def limits_used_up(now: datetime, defaults: tuple[Limit, ...]) -> list[tuple[ApiKey, Limit]]:
     """Return each limit that is used up, with its key: by name, a key's longest limit last."""
-    begins, _ = window("mo", (now - EPOCH) // SECOND)  # the longest
-    keys = ApiKey.live(now).join(KeyUse, on=(KeyUse.key_id == ApiKey.id))
-    used_lately = list(keys.where(KeyUse.second >= begins).order_by(ApiKey.name))
+    since = (now - EPOCH) // SECOND - UNITS["mo"]
+    limited = KeyUse.select(KeyUse.key_id).where(KeyUse.begins > since)
+    used_lately = list(ApiKey.live(now).where(ApiKey.id.in_(limited)).order_by(ApiKey.name))
     uses = use_of_limits(used_lately, now, defaults)
     return [(key, use.limit) for key in used_lately for use in uses[key.id] if use.is_up]

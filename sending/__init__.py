@@ -6,5 +6,5 @@ takes the next texts, `outcomes` judges each, `attempts` notes that it is given,
 thread give it, on what `runtime` provides. `recorder` records the answer, and what the carrier says
 of texts in doubt (`doubts`); `receipts`, `inbound`, `replies` and `meaning` take what carriers
 report later, of which `inbox` lists the replies. If a scheduler dies, `heartbeats.take_over` queues
-its texts; `passes` says whether schedulers run at all. `retention` forgets what is too old.
+its texts. `retention` forgets what is too old.
 """

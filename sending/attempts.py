@@ -25,18 +25,15 @@ from peewee import (
 )
 
 from carriers.ways import Way
-from database import CarrierTextField, InstantField, Table
-from database.clock import is_ahead
-from models import Message
+from database import PAST, CarrierTextField, InstantField, Table
+from database.clock import SKEW
+from models import FURTHEST_AHEAD, Message, first_id
 
 DIED = "its scheduler died before the carrier's answer was recorded"
 
 
-REFERENCE_FORM = SQL("ltrim(lower(reference), '0')")
-"""The form of a reference without case and leading zeros: the same for one id."""
-
-
 # The indexes below serve these only because their conditions are spelt the same
+IS_UNDER_WAY = SQL("result IS NULL")
 IS_UNCLEAR = SQL("result = 'unclear'")
 IS_ASKED_ABOUT = IS_UNCLEAR & SQL("ask_at IS NOT NULL")
 
@@ -55,14 +52,15 @@ class Attempt(Table):
     number = IntegerField()  # of the claim by which it was given
     carrier = TextField(null=True)
     sender = UUIDField(null=True)
-    begun_at = InstantField()
+    begun_at = InstantField(PAST, lambda now: Attempt.message > first_id(now))
     ended_at = InstantField(null=True)
     result = TextField(null=True)  # null while it is under way
     reference = CarrierTextField(null=True)
     words = CarrierTextField(null=True)  # the carrier's, or why it is unclear
     receipt = TextField(null=True)  # delivered or undelivered
     receipt_at = InstantField(null=True)
-    ask_at = InstantField(null=True)  # when its carrier is asked whether it has it, while unclear
+    # When its carrier is asked whether it has it, while unclear
+    ask_at = InstantField(FURTHEST_AHEAD, lambda now: IS_ASKED_ABOUT, null=True)
 
     class Meta:
         primary_key = CompositeKey("message", "number")
@@ -102,11 +100,11 @@ class Attempt(Table):
 
         If the number of a copy is not given, it is the first one whose result is not known.
         """
-        copies, names = {}, (*carrier.names, None)
+        copies, by_carrier = {}, (carrier.name, None)
         of_these = cls.message.in_([*ids])
         for copy in cls.select().where(of_these, cls.is_open()).order_by(cls.number):
             number = numbers.get(copy.message_id)
-            if copy.number == number or (number is None and copy.carrier in names):
+            if copy.number == number or (number is None and copy.carrier in by_carrier):
                 copies.setdefault(copy.message_id, copy)
         return copies
 
@@ -154,15 +152,19 @@ class Attempt(Table):
         return self.counts_now() & (Value(self.number) == taken)
 
     @classmethod
-    def correct(cls, now: datetime) -> None:
-        """Date back open attempts that seem to begin in the future: the clock has been set back.
+    def date_back(cls, now: datetime) -> None:
+        """Date back open attempts further: their carrier is asked what it took since they began.
 
-        How far it was ahead is not known, so they began as long ago as they seem to be ahead.
+        How far the clock was ahead is not known: they began as long ago as they seem to be ahead.
         """
         mirrored = Value(2 * cls.begun_at.db_value(now), converter=False) - cls.begun_at
         for is_open in (cls.result.is_null(), IS_ASKED_ABOUT):  # an index serves each
-            ahead = is_open & is_ahead(cls.begun_at, now)
-            cls.update(begun_at=mirrored).where(ahead).execute()
+            cls.update(begun_at=mirrored).where(is_open, cls.begun_at > now + SKEW).execute()
+        super().date_back(now)
+
+    @classmethod
+    def _in_batches(cls, change, *conditions):
+        change.where(*conditions).execute()
 
     @classmethod
     def in_hand(cls, sender: uuid.UUID) -> ModelSelect:
@@ -196,7 +198,7 @@ class Attempt(Table):
     @classmethod
     def is_by(cls, carrier: Way) -> Expression:
         """Return the condition that a copy is a carrier's, or may be, because none was noted."""
-        return cls.carrier.in_(carrier.names) | cls.carrier.is_null()
+        return (cls.carrier == carrier.name) | cls.carrier.is_null()
 
     def _is_this(self):
         return (Attempt.message == self.message_id) & (Attempt.number == self.number)
@@ -224,8 +226,7 @@ def was_refused(message: Message, carrier: Way, words: str, before: datetime) ->
 
 for _name, _columns, _where in (
     ("attempt_reference", [Attempt.reference], SQL("reference IS NOT NULL")),
-    ("attempt_reference_form", [REFERENCE_FORM], SQL("reference IS NOT NULL")),
     ("attempt_ask", [Attempt.carrier, Attempt.ask_at], IS_ASKED_ABOUT),
-    ("attempt_sender", [Attempt.sender], SQL("result IS NULL")),
+    ("attempt_sender", [Attempt.sender], IS_UNDER_WAY),
 ):
     Attempt.add_index(Attempt.index(*_columns, where=_where, name=_name))

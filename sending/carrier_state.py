@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from enum import Enum
 from operator import itemgetter
 from typing import Any, NamedTuple, Self
-from uuid import UUID
 
 from peewee import (
     SQL,
@@ -20,14 +19,12 @@ from peewee import (
     FloatField,
     IntegerField,
     TextField,
-    UUIDField,
     Value,
     fn,
 )
 
-from database import EPOCH, CarrierTextField, InstantField, Table, db
-from database.clock import SKEW, is_ahead, is_within
-from sending.rate import MICROSECONDS
+from database import EPOCH, PAST, CarrierTextField, InstantField, Table, db
+from database.clock import SKEW
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -66,25 +63,25 @@ class Cause(NamedTuple):
 
 class CarrierState(Table):
     name = TextField(primary_key=True)  # "" if there is no carrier
-    last_pass_at = InstantField(null=True)
-    heard_until = InstantField(null=True)  # no incoming text before then can have been missed
+    last_pass_at = InstantField(PAST, null=True)
+    heard_until = InstantField(PAST, null=True)  # no incoming text before then can have been missed
     trouble = CarrierTextField(null=True)  # why nothing is sent; null if it only says "too fast"
     # The trouble is an outage, and not about the account
     is_down = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
-    trouble_since = InstantField(null=True)
+    trouble_since = InstantField(PAST, null=True)
     # It began because texts were refused: only a text ends it
     by_texts = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
     # Asked after such a pause, the carrier said that it serves: a text has to show the rest
     serves = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
-    paused_at = InstantField(null=True)  # when the present pause began
+    paused_at = InstantField(PAST, null=True)  # when the present pause began
     retry_at = InstantField(null=True)  # when it ends; null if all may send
     pause = FloatField(default=0)  # seconds
     # When the probe was claimed, the one text after the pause: its scheduler knows it by this
-    tried_at = InstantField(null=True)
-    probed = UUIDField(null=True)  # the message that was the last probe
-    taken_at = InstantField(null=True)  # when the carrier took a probe last
+    tried_at = InstantField(PAST, null=True)
+    taken_at = InstantField(PAST, null=True)  # when the carrier took a probe last
     silences = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    unmatched_told_at = InstantField(null=True)  # when a log said last that receipts match nothing
+    # When a log said last that receipts match nothing
+    unmatched_told_at = InstantField(PAST, null=True)
     rate_used_until = BigIntegerField(null=True)  # see Rate
     served_key = IntegerField(null=True)  # the next pass begins with the key of the next id
     served_urgent_key = IntegerField(null=True)  # the same among urgent keys
@@ -125,28 +122,25 @@ class CarrierState(Table):
         cls.update(heard_until=until).where(cls.name == name, cls.heard_until < until).execute()
 
     @classmethod
-    def prepare(cls, name: str, was: Collection[str] = ()) -> None:
-        """Create the row of a carrier if it is missing, as under its latest former name."""
-        before = {}
-        if was:
-            rows = cls.select().where(cls.name.in_(was), cls.last_pass_at.is_null(False))
-            before = rows.order_by(cls.last_pass_at.desc()).dicts().first() or {}
-        cls.insert(before | {"name": name}).on_conflict_ignore().execute()
+    def prepare(cls, name: str) -> None:
+        """Create the row of a carrier if it is missing."""
+        cls.insert(name=name).on_conflict_ignore().execute()
 
     @classmethod
-    def correct(cls, now: datetime, longest_uses: Mapping[str, timedelta]) -> None:
-        """Move pauses and the use of SEND_RATE to now if they were noted by a clock that was ahead.
-
-        `longest_uses` is for how long each carrier with a rate, by name, can have used it up.
-        """
+    def date_back(cls, now: datetime) -> None:
+        """Have pauses begin now that began in the future, and SEND_RATE be used up to now."""
         instant = Value(cls.retry_at.db_value(now), converter=False)
         pause = {"paused_at": now, "retry_at": cls.retry_at - cls.paused_at + instant}
-        paused = cls.retry_at.is_null(False) & is_ahead(cls.paused_at, now)
+        paused = cls.retry_at.is_null(False) & (cls.paused_at > now + SKEW)
         cls.update(pause).where(paused).execute()
-        for name, longest in longest_uses.items():
-            latest = (now + longest + SKEW - EPOCH) // MICROSECOND
-            used_now = cls.update(rate_used_until=(now - EPOCH) // MICROSECOND)
-            used_now.where(cls.name == name, cls.rate_used_until > latest).execute()
+        used = cls.update(rate_used_until=(now - EPOCH) // MICROSECOND)
+        used.where(cls.rate_used_until > (now + SKEW - EPOCH) // MICROSECOND).execute()
+        super().date_back(now)
+
+    @classmethod
+    def is_behind(cls, now: datetime) -> bool:
+        """Return whether the clock was set back since a scheduler noted last that it runs."""
+        return cls.select().where(cls.last_pass_at > now + SKEW).exists()
 
     @classmethod
     def latest(cls) -> Self | None:
@@ -182,7 +176,7 @@ class CarrierState(Table):
         if now < self.retry_at:
             return Permission.NONE
         cls, dead = CarrierState, now - timedelta(seconds=claim_timeout)
-        free = cls.tried_at.is_null() | (cls.tried_at < dead) | is_ahead(cls.tried_at, now)
+        free = cls.tried_at.is_null() | (cls.tried_at < dead)
         mine = (cls.name == self.name) & (cls.retry_at <= now) & free
         if not cls.update(tried_at=now).where(mine).execute():
             return Permission.NONE
@@ -198,18 +192,11 @@ class CarrierState(Table):
         return {False: (self.served_key or 0) + 1, True: (self.served_urgent_key or 0) + 1}
 
     @classmethod
-    def note_turns(cls, name: str, served: dict[bool, int], probed: UUID | None) -> None:
-        """Note the keys that were served last, and the message that goes first after a pause."""
+    def note_turns(cls, name: str, served: dict[bool, int]) -> None:
+        """Note the keys that were served last."""
         columns = {True: "served_urgent_key", False: "served_key"}
         turns = {columns[urgent]: key for urgent, key in served.items()}
-        if probed:
-            turns["probed"] = probed
         cls.update(turns).where(cls.name == name).execute()
-
-    def used_rate_lately(self, now: datetime) -> bool:
-        """Return whether SEND_RATE has been used up within the last second."""
-        used_until = self.rate_used_until
-        return used_until is not None and used_until / MICROSECONDS > now.timestamp() - 1
 
     @classmethod
     def use_rate(cls, name: str, before: int | None, after: int) -> bool:
@@ -265,7 +252,7 @@ class CarrierState(Table):
     def may_report_unmatched(cls, name: str, now: datetime) -> bool:
         """Return True once an hour, over all schedulers, for the line on unmatched receipts."""
         reported = cls.unmatched_told_at
-        due = reported.is_null() | ~is_within(reported, HOUR, now)
+        due = reported.is_null() | (reported <= now - HOUR)
         return cls.update(unmatched_told_at=now).where(cls.name == name, due).execute() == 1
 
     @classmethod
@@ -298,7 +285,7 @@ def known_to_others(names: Collection[str], now: datetime) -> set[str]:
     """
     if not names:
         return set()
-    lately = is_within(CarrierState.last_pass_at, UNHEARD, now)
+    lately = CarrierState.last_pass_at > now - UNHEARD
     found = CarrierState.select(CarrierState.name).where(CarrierState.name.in_(names), lately)
     return {state.name for state in found}
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection
 from datetime import datetime
 from functools import cache
 from itertools import product
-from typing import NamedTuple
 
 from peewee import SQL
 
@@ -98,14 +97,6 @@ SELECT id FROM (
 """Find some messages of each key over all of its lanes, its longest due first."""
 
 
-class Turn(NamedTuple):
-    """Whose turn it is: the keys that come first, and those that get nothing this time."""
-
-    first: dict[bool, int]  # by whether they are urgent; if a key has no texts, the next one
-    excluded: frozenset[int] = frozenset()
-    urgent_last: bool = False  # and texts that answer replies
-
-
 def lanes() -> list[str]:
     """Return the lanes that messages to be sent are in."""
     with db.atomic():
@@ -136,23 +127,29 @@ class Claims:
         self.may_take = cache(may_take)
         self.lanes = [lane for lane in lanes if self._is_any_mine(lane)]
 
-    def claim(self, limit: int, turn: Turn) -> list[Message]:
+    def claim(self, limit: int, turns: dict[bool, int]) -> list[Message]:
         """Take up to `limit` messages that may be sent, in a transaction, each key's share equal.
 
-        Texts that answer replies come first, then urgent keys, then the others: from the first key
-        of the turn on, each key's longest due first; what a key cannot use goes to the others.
+        Texts that answer replies come first, then urgent keys, then the others: from the key whose
+        turn it is on, among urgent ones (True) and others, each key's longest due first; what a key
+        cannot use goes to the others.
         Nobody else gets the messages until they are finished, taken back or taken over.
         """
+        kinds = (self._of_answers, 0), (self._urgent, turns[True]), (self._others, turns[False])
+        return self._claim(kinds, limit)
+
+    def claim_next(self, turns: dict[bool, int]) -> list[Message]:
+        """Take one message, of the next key whose turn it is, urgent or not."""
+        return self._claim([(self._others, turns[False])], 1)
+
+    def _claim(self, kinds, limit):
+        """Claim messages of each kind: how to find keys that have some, and which is the first."""
         if not self.lanes:
             return []
         db.avoid_sorts()
-        urgent = [(self._of_answers, 0), (self._urgent, turn.first[True])]
-        others, claimed = (self._others, turn.first[False]), []
-        never = turn.excluded | {key.id for key in ApiKey.paused()}
-        for find, begin in [others, *urgent] if turn.urgent_last else [*urgent, others]:
-            passed_over = {*never}
-            if find == self._others and turn.urgent_last:
-                passed_over |= _urgent()
+        paused, claimed = {key.id for key in ApiKey.paused()}, []
+        for find, begin in kinds:
+            passed_over = {*paused}
             while room := limit - len(claimed):
                 pairs = [each for each in find(begin, room, passed_over) if self._is_mine(*each)]
                 keys = {key for _, key in pairs} - passed_over

@@ -3,20 +3,18 @@
 Each is noted in the audit, in the same transaction.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
 
-from peewee import SQL, Case, fn
+from peewee import Case
 
 from access.audit import Action, Audit
 from access.keys import Role
-from access.limits import DAY, Limit, lock_numbers
-from access.usual import KeyDay
+from access.limits import Limit, lock_numbers
 from carriers.lanes import Lane
 from database import MILLISECOND, db
-from database.clock import is_within
 from models import RETRYABLE, WAITING, Message, Status, accepted_to
 from sending import waiting
 
@@ -65,17 +63,17 @@ class Selection:
         Once approved, each waits for its time, or for `not_before` if that is later.
         """
         if yes:
-            action, usual = Action.APPROVED, 1
+            action = Action.APPROVED
             changes = {"approved": True, "approved_by": by, "approved_at": now}
             if not_before:
                 sooner = (Message.send_at < not_before, Message.send_at.db_value(not_before))
                 send_at = Case(None, [sooner], Message.send_at)
                 changes |= {"status": Status.SCHEDULED, "send_at": send_at}
         else:
-            action, usual = Action.REFUSED, 0
+            action = Action.REFUSED
             changes = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
         awaits = ~Message.approved & Message.cancelled_by.is_null()  # or it is withdrawn
-        return self._act(action, now, WAITING, awaits, usual=usual, **changes)
+        return self._act(action, now, WAITING, awaits, **changes)
 
     def cancel(self, by: str, now: datetime) -> list[UUID]:
         """Cancel messages that wait.
@@ -87,8 +85,8 @@ class Selection:
         again = Message.cancelled_by.is_null(False)
         with db.transaction():
             return (
-                cancel(Message.in_doubt == 0, usual=-1, **ended)
-                + cancel((Message.in_doubt > 0) & ~again, usual=-1, send_at=now)
+                cancel(Message.in_doubt == 0, **ended)
+                + cancel((Message.in_doubt > 0) & ~again, send_at=now)
                 + cancel((Message.in_doubt > 0) & again, send_at=now)
             )
 
@@ -115,7 +113,7 @@ class Selection:
 
         Only the person who approved them may do so, and only within UNDO_WITHIN.
         """
-        mine = (Message.approved_by == by) & is_within(Message.approved_at, UNDO_WITHIN, now)
+        mine = (Message.approved_by == by) & (Message.approved_at > now - UNDO_WITHIN)
         was_queued = Message.first_send_at <= Message.approved_at
         before = {
             "status": Case(None, [(was_queued, Status.QUEUED)], Status.SCHEDULED),
@@ -123,7 +121,7 @@ class Selection:
             "approved": False,
         } | dict.fromkeys(("approved_by", "approved_at", "due_since"))
         waits = Message.approved & (Message.in_doubt == 0) & mine
-        return self._undo(Action.APPROVED, now, WAITING, waits, usual=-1, **before)
+        return self._undo(Action.APPROVED, now, WAITING, waits, **before)
 
     def undo_cancel(self, by: str, now: datetime, limit: Limit | None = None) -> list[UUID]:
         """Let messages that were cancelled or refused wait again, each in its own transaction.
@@ -143,22 +141,21 @@ class Selection:
     def _undo_cancel(self, message, by, now):
         among = Action.CANCELLED, Action.REFUSED
         undone = Audit.latest(message.id, among, now - UNDO_WITHIN) or Action.CANCELLED
-        undo = partial(self._undo, undone, now, usual=1, cancelled_by=None)
+        undo = partial(self._undo, undone, now, cancelled_by=None)
         mine = Message.cancelled_by == by
-        ended = mine & is_within(Message.finished_at, UNDO_WITHIN, now)
-        withdrawn = mine & (Message.in_doubt > 0) & is_within(Message.send_at, UNDO_WITHIN, now)
+        ended = mine & (Message.finished_at > now - UNDO_WITHIN)
+        withdrawn = mine & (Message.in_doubt > 0) & (Message.send_at > now - UNDO_WITHIN)
         anew = {"status": Status.SCHEDULED, "finished_at": None}
         return undo([Status.CANCELLED], ended, **anew) or undo(WAITING, withdrawn)
 
-    def _act(self, action, now, among, condition, *, undone=None, usual=0, **changes):
+    def _act(self, action, now, among, condition, *, undone=None, **changes):
         """Make a transition, and note it in the audit; return the ids of those that made it.
 
-        `undone` is the action that it takes back; `usual` as in `_count_as_usual`.
+        `undone` is the action that it takes back.
         """
         with db.transaction():
             moved = self._move(among, condition, **changes)
             Audit.note_each(action, now, Audit.message_id, moved, details=undone)
-            _count_as_usual(moved, usual, changes.get("approved", True))
         return moved
 
     def _undo(self, action, now, among, condition, **changes):
@@ -167,8 +164,7 @@ class Selection:
     def _move(self, among, condition, **changes):
         """Change those that meet the condition; lock all first, sorted, against deadlocks.
 
-        Others may be changed next, once days of keys are locked. Redacted messages are left: they
-        are never sent again.
+        Redacted messages are left: they are never sent again.
         """
         some = Message.id.in_([*self.left]) & Message.status.in_([*among])
         rows = Message.select(Message.id).order_by(Message.id)
@@ -185,18 +181,6 @@ def _lane_anew(ids):
     lanes = Message.select(Message.lane).where(Message.id.in_([*ids]))
     anew = [(each.lane, str(Lane.read(each.lane).anew())) for each in lanes.distinct()]
     return Case(Message.lane, anew, Message.lane) if anew else Message.lane
-
-
-def _count_as_usual(ids: Collection[UUID], times: int, approved: bool) -> None:
-    """Count messages on their days once more (1) or once less (-1), if they are `approved` now."""
-    if not times or not ids:
-        return
-    day = SQL(f"created_at / {DAY // MILLISECOND}")
-    columns = (Message.key, Message.country, day)
-    sums = Message.select(*columns, fn.SUM(Message.parts)).group_by(*columns)
-    counts = Message.approved == approved
-    for key, country, day, parts in sorted(sums.where(Message.id.in_([*ids]), counts).tuples()):
-        KeyDay.add(key, country, day, times * parts)
 
 
 def _fits(limit, message):

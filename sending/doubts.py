@@ -1,18 +1,21 @@
 """Copies of texts that a carrier may have, and when it is asked about them."""
 
 import uuid
+from collections.abc import Collection
 from datetime import datetime
 
+from peewee import Expression
+
 from carriers.ways import Way
-from database.clock import is_ahead
-from models import FURTHEST_AHEAD, WAITING, Message, has_status
+from database import lock_texts
+from models import WAITING, Message, Status, has_status
 from sending.attempts import DIED, IS_UNCLEAR, Attempt, Result
 
 
 def to_ask(carrier: Way, now: datetime, limit: int) -> list[Attempt]:
     """Return some attempts about which a carrier is to be asked now, the longest due first.
 
-    Their messages wait. Asking about others might find the copy of an equal text that is purged.
+    Their messages wait.
     """
     due = _is_unclear_at(carrier) & _is_to_ask(now)
     waiting = Attempt.select().join(Message).where(due, has_status(*WAITING))
@@ -30,6 +33,27 @@ def ask_again_at(
     if now:
         own &= _is_to_ask(now)
     return Attempt.update(ask_at=at).where(own).execute() > 0
+
+
+def texts_at(
+    carrier: Way, messages: Collection[Message], *which: Expression
+) -> set[tuple[str, str]]:
+    """Return those numbers and texts of messages of which a carrier has such copies.
+
+    They are not finished. No other transaction looks at the same texts before this one ends.
+    """
+    if not messages:
+        return set()
+    found = set()
+    # Not plainly, or a plan may go through all messages to a number
+    these = Message.to.concat("").in_({each.to for each in messages})
+    these &= has_status(Status.SENDING, *WAITING)
+    lock_texts({f"{each.to} {each.message}" for each in messages})
+    for is_such in which:  # an index serves each
+        copies = Attempt.select(Message.to, Message.message).join(Message)
+        copies = copies.where(is_such, Attempt.is_by(carrier), these)
+        found |= {*copies.tuples()}
+    return found
 
 
 def unclear_at(carrier: Way, message_id: uuid.UUID) -> list[Attempt]:
@@ -56,7 +80,7 @@ def deaths(message: Message) -> int:
 
 
 def _is_to_ask(now):
-    return (Attempt.ask_at <= now) | is_ahead(Attempt.ask_at, now, FURTHEST_AHEAD)
+    return Attempt.ask_at <= now
 
 
 def _is_unclear_at(carrier):

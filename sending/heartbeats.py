@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from peewee import IntegerField, UUIDField
 
-from database import InstantField, Table, db
+from database import PAST, InstantField, Table, db
 from models import Message
 from sending.attempts import Attempt
 from sending.runtime import Clock
@@ -28,7 +28,7 @@ class Heartbeat(Table):
 
     sender = UUIDField(primary_key=True)
     beats = IntegerField(default=0)
-    beat_at = InstantField()
+    beat_at = InstantField(PAST)
 
     @classmethod
     def beat(cls, sender: uuid.UUID, now: datetime) -> bool:
@@ -106,7 +106,6 @@ class Pulse:
         long enough without a beat.
         """
         now, monotonic = self.clock.now(), self.clock.monotonic()
-        Heartbeat.count_as_now(Heartbeat.beat_at, now)
         silent = Heartbeat.beat_at < now - timedelta(seconds=timeout)
         before = self.seen if monotonic - self.looked_at <= GAP else {}
         self.seen, self.looked_at = {}, monotonic

@@ -12,17 +12,17 @@ from typing import Any, NamedTuple, Self
 
 import carriers
 from acceptance import NewMessage
-from access.do_not_call import DoNotCall
+from access.do_not_call import OptedOut
 from access.keys import ApiKey
-from access.limits import SECOND, KeyUse, lock_numbers
+from access.limits import SECOND, KeyUse, Limit, lock_numbers, needs
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.alphabets import count_parts
 from carriers.lanes import of_answers
 from carriers.ways import Way
 from database import EPOCH, db, passed_over
-from database.clock import is_ahead
+from database.clock import SKEW
 from events.outbox import Event
-from models import ANSWER_WITHIN, TAKEN, Message, Status, has_status, new_id, tally_of
+from models import ANSWER_WITHIN, TAKEN, Message, Status, has_status, new_id
 from sending import meaning, receipts
 from sending.attempts import Attempt
 from sending.meaning import Meaning
@@ -47,10 +47,12 @@ class ReplyRules(NamedTuple):
     check_dnc: str
     stop_reply: str | None
     help_reply: str | None
+    key_limits: tuple[Limit, ...] = ()  # of keys without their own
 
     @classmethod
     def of(cls, settings: Any, carrier: Way) -> Self:
-        return cls(carrier, settings.check_dnc, settings.stop_reply, settings.help_reply)
+        answers = settings.stop_reply, settings.help_reply
+        return cls(carrier, settings.check_dnc, *answers, settings.key_limits)
 
 
 def record(
@@ -67,10 +69,7 @@ def record(
 
 
 def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None:
-    """Store a reply once, and obey a plain STOP or START; of a long reply, store this part.
-
-    A text that may be a receipt of a message to its number is no reply.
-    """
+    """Store a reply once, and obey a plain STOP or START; of a long reply, store this part."""
     number, problem = receipts.read_number(said.number, said.certain)
     if problem:
         means = Meaning.OTHER if said.part else _read(said.text, said.word)
@@ -78,10 +77,6 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
             receipts.ignore(means is Meaning.NO, problem, now)
         return
     said = said._replace(number=number)
-    if said.receipt:
-        receipt = said.receipt._replace(number=number)
-        if receipts.record_unmarked(receipt, now, rules.carrier):
-            return
     with db.atomic():
         lock_numbers([number])
         if not OptOutMessage.note(said.message_ids, now):
@@ -103,7 +98,7 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
             return
         _tell(reply, now)
         if answer:
-            _answer(reply, *answer, now)
+            _answer(reply, *answer, now, rules.key_limits)
     log.info("reply %s to message %s", reply.id, reply.message_id or "-")
 
 
@@ -144,31 +139,28 @@ def _meaning_of(reply, said):
 
 def _draft(said, now, carrier):
     """Return a reply, not stored yet, with the message that it belongs to."""
-    is_told = said.at and said.at >= EPOCH and not is_ahead(said.at, now)
+    is_told = said.at and said.at >= EPOCH and said.at <= now + SKEW
     at = said.at if is_told else now
     by = carrier.name
     reply = Reply(id=new_id(now), carrier=by, number=said.number, at=at, received_at=now)
     reply.text = Reply.text.db_value(said.text)
-    if message := message_of(said.number, at, now, carrier):
+    if message := message_of(said.number, at, carrier):
         reply.message_id, reply.key = message.id, message.key_id
         reply.available_to_group = message.available_to_group
     return reply
 
 
-def message_of(number: str, at: datetime, now: datetime, carrier: Way) -> Message | None:
+def message_of(number: str, at: datetime, carrier: Way) -> Message | None:
     """Return the message that a reply belongs to, or None.
 
     It is the latest to its number that the carrier was given within BELONGS_WITHIN before it.
-    Testers' texts went to no carrier. A text given by a clock that has been set back since counts
-    as given now.
     """
     given_at = Attempt.begun_at
     # Carriers tell whole seconds
     in_time = (given_at >= at - BELONGS_WITHIN) & (given_at < at + SECOND)
-    given = Attempt.given_to(number, carrier).where(in_time | is_ahead(given_at, now))
+    given = Attempt.given_to(number, carrier).where(in_time)
     given = given.select(Message.id, Message.key, Message.available_to_group).objects(Message)
-    latest = given.order_by(given_at.desc(), Message.id.desc())
-    return latest.where(Message.key.not_in(ApiKey.testers())).first()
+    return given.order_by(given_at.desc(), Message.id.desc()).first()
 
 
 # Parts
@@ -177,30 +169,21 @@ def message_of(number: str, at: datetime, now: datetime, carrier: Way) -> Messag
 def _reply_of_part(draft, said, now, carrier):
     """Return the reply that a part belongs to, not yet stored; None if it already had the part.
 
-    Once it is whole, it is no longer due. A part of a whole text that comes again may be the first
-    of another text; the next part tells.
+    Once it is whole, it is no longer due.
     """
     reference, total, number = said.part
     reference, number = Reply.part_reference.db_value(reference), str(number)
-    same = (Reply.number == draft.number) & Reply.carrier.in_(carrier.names)
+    same = (Reply.number == draft.number) & (Reply.carrier == carrier.name)
     same &= (Reply.part_reference == reference) & (Reply.parts == total)
-    Reply.count_as_now(Reply.received_at, now, same)
-    recent = Reply.select().where(same, Reply.received_at > now - PARTS_WITHIN)
-    recent = [*recent.order_by(Reply.received_at, Reply.id)]
-    had = [each for each in recent if each.by_number.get(number) == said.text]
-    had = [] if said.message_ids else had  # a repeat would have been recognized by its id
-    if any(each.due_at for each in had):
+    recent = [*Reply.select().where(same, Reply.received_at > now - PARTS_WITHIN)]
+    if any(each.by_number.get(number) == said.text for each in recent):
         return None
     for reply in recent:
         if reply.due_at and number not in reply.by_number:
             _join(reply, reply.by_number | {number: said.text})
             return reply
-    if had:
-        had[-1].note_again(number)
-        return None
     draft.part_reference, draft.parts, draft.due_at = reference, total, now + PARTS_WITHIN
-    pieces = {number: text for each in recent for number, text in each.take_again().items()}
-    _join(draft, pieces | {number: said.text})
+    _join(draft, {number: said.text})
     return draft
 
 
@@ -245,8 +228,8 @@ def _is_settled(means, said, answer):
 
 
 def _may_be_no(reply, means):
-    """Return whether people must decide if this is a no: not if the number is on the list."""
-    return means is Meaning.MAYBE_NO and not DoNotCall.lists(reply.number)
+    """Return whether people must decide if this is a no: not if the number has opted out."""
+    return means is Meaning.MAYBE_NO and not OptedOut.lists(reply.number)
 
 
 def _tell(reply, now):
@@ -257,8 +240,8 @@ def _tell(reply, now):
         Event.write_reply(reply.key, reply.message_id, data, now)
 
 
-def _answer(reply, word, text, now):
-    """Queue the text that answers a reply."""
+def _answer(reply, word, text, now, key_limits):
+    """Queue the text that answers a reply; it counts for the limits of its key."""
     said_at = min(reply.at, now)
     message = NewMessage(
         id=new_id(now),
@@ -278,12 +261,10 @@ def _answer(reply, word, text, now):
         created_at=now,
         lane=of_answers(reply.carrier),
     )
-    use = KeyUse.lock(message.key)
-    tally = tally_of(message.key, use, [message.second])
     more = {"first_send_at": said_at, "answers": word}
     Message.insert(message.row() | more).execute()
-    tally.add(message.second, message.id, message.parts)
-    use.put(tally)
+    limits = ApiKey.get_by_id(message.key).limits_or(key_limits)
+    KeyUse.add(needs(limits, message.key, message.second, message.parts))
     log.info("message %s answers reply %s", message.id, reply.id)
 
 

@@ -16,7 +16,7 @@ from recipients.hours import BusinessHours, NeverOpens
 
 LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES come to
 MOST_DEATHS = 3  # of schedulers with a text in hand
-ASK_AGAIN = 10  # seconds until a carrier is asked again if an equal text was under way
+PUT_OFF = timedelta(minutes=1)  # a text, while the carrier may have an equal one
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 UNANSWERED = f"given to the carrier without an answer; {MAY_HAVE_TAKEN_IT}"
 
@@ -70,11 +70,14 @@ class Outcome(NamedTuple):
 # Before it is sent
 
 
-def judge(message: Message, terms: Terms, opted_out: bool | None, now: datetime) -> Outcome | None:
+def judge(
+    message: Message, terms: Terms, opted_out: bool | None, now: datetime, has_equal: bool = False
+) -> Outcome | None:
     """Return what becomes of a claimed message; None if it may be given to its carrier.
 
     `opted_out` says whether its number, on the Do Not Call list, opted out by itself; None if it is
-    not on the list.
+    not on the list. `has_equal` says that an equal text to its number is being sent, or in doubt: a
+    carrier that is asked about that one could not tell them apart.
     """
     if message.cancelled_by:
         return _kept_back(message, Status.CANCELLED)
@@ -89,9 +92,12 @@ def judge(message: Message, terms: Terms, opted_out: bool | None, now: datetime)
     if message.answers:
         return _kept_back(message, Status.FAILED) if message.in_doubt else None
     try:
-        return _held(message, terms.key, now)
+        held = _held(message, terms.key, now)
     except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
         return Outcome(Status.FAILED, _perhaps_taken(f"the number {error}", message.in_doubt))
+    if held is None and has_equal and terms.askable:
+        return Outcome(Status.SCHEDULED, send_at=now + PUT_OFF, held_by="an equal text")
+    return held
 
 
 def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None:
@@ -207,11 +213,12 @@ def after_no(
     if has_other and error.no_route:
         return Outcome(Status.QUEUED, str(error))
     moves_on = (has_other and error.account) or (terms.are_several and error.unreached)
+    behind_others = now  # the fault may be its own
     if (error.too_fast or moves_on) and not message.answers:
-        return Outcome(Status.QUEUED, str(error))
+        return Outcome(Status.QUEUED, str(error), behind_others if is_probe else None)
     is_about_carrier = error.account or (is_probe and error.silent and not error.in_doubt)
     if is_about_carrier and not message.answers:
-        return Outcome(Status.QUEUED, send_at=now)  # behind others: the fault may be its own
+        return Outcome(Status.QUEUED, send_at=behind_others)
     last = message.attempts >= message.max_retries
     if error.in_doubt:
         last = not terms.askable and (last or message.in_doubt > 0)

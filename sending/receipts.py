@@ -7,24 +7,22 @@ References belong to a carrier: two may use the same.
 """
 
 import logging
-import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
-from itertools import product
 from typing import NamedTuple
 from uuid import UUID
 
-from peewee import EXCLUDED, SQL, BooleanField, ModelSelect, TextField, UUIDField, ValuesList, fn
+from peewee import EXCLUDED, BooleanField, ModelSelect, TextField, UUIDField, ValuesList, fn
 
 import recipients
-from access.do_not_call import DoNotCall, LastReply
+from access.do_not_call import LastReply, OptedOut
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.lanes import FIRST
-from carriers.ways import Way, by_name
-from database import CarrierTextField, InstantField, Table, db, lock_texts
+from carriers.ways import Way
+from database import PAST, CarrierTextField, InstantField, Table, db, lock_texts
 from models import TAKEN, Message, Status, has_status
 from sending import replies, waiting
-from sending.attempts import DIED, REFERENCE_FORM, Attempt, Result
+from sending.attempts import DIED, Attempt, Result
 
 log = logging.getLogger("receipts")
 
@@ -52,52 +50,45 @@ _MAY_BECOME = {  # delivered is the last word
 class EarlyReceipt(Table):
     """A receipt for which no message is known: acceptance is recorded later, or it is not ours."""
 
-    # After the carrier's name and a space; if `unmarked`, after its number and a space, too
+    # After the carrier's name and a space
     reference = CarrierTextField(primary_key=True)
-    carrier = TextField(null=True)  # the name that it had then
+    carrier = TextField(null=True)
     delivered = BooleanField()
     reason = CarrierTextField(null=True)
-    received_at = InstantField(index=True)
+    received_at = InstantField(PAST, index=True)
     number = TextField(null=True, index=True)  # the recipient, if the carrier names it
     message_id = UUIDField(null=True, index=True)  # if the carrier repeats it
-    # Anybody may have written it: it counts only for a message to its number
-    unmarked = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
 
     @classmethod
-    def keep(cls, said: Receipt, now: datetime, carrier: Way, unmarked: bool = False) -> None:
+    def keep(cls, said: Receipt, now: datetime, carrier: Way) -> None:
         """Keep a receipt until acceptance is recorded; `delivered` replaces one kept before."""
-        early = cls(carrier=carrier.name, received_at=now, unmarked=unmarked)
+        early = cls(carrier=carrier.name, received_at=now)
         early.delivered, early.reason = said.delivered, said.reason
         early.number, early.message_id = said.number, said.message_id
-        early.reference = early.prefix + said.reference
+        early.reference = f"{carrier.name} {said.reference}"
         key, *others = cls._meta.sorted_fields
         row = cls.insert(early.__data__)
         news = ~cls.delivered & EXCLUDED.delivered
         row.on_conflict(conflict_target=[key], preserve=others, where=news).execute()
 
     @property
-    def prefix(self) -> str:
-        """What its stored reference begins with: a forger may repeat one for another number."""
-        return f"{self.carrier} {self.number} " if self.unmarked else f"{self.carrier} "
-
-    @property
     def receipt(self) -> Receipt:
         """The receipt as it came."""
-        reference = self.reference.removeprefix(self.prefix)
+        reference = self.reference.removeprefix(f"{self.carrier} ")
         return Receipt(reference, self.delivered, self.reason, self.number, self.message_id)
 
 
 class IgnoredOptOut(Table):
     """A STOP or START whose number was not understood, without the number."""
 
-    at = InstantField(index=True)
+    at = InstantField(PAST, index=True)
 
 
 class OptOutMessage(Table):
     """A message that said STOP or START: a captured callback must not count again, at any age."""
 
     id = CarrierTextField(primary_key=True)  # as the carrier identifies it
-    at = InstantField()
+    at = InstantField(PAST)
 
     @classmethod
     def note(cls, ids: Collection[str], now: datetime) -> bool:
@@ -122,9 +113,8 @@ def sent(
     """Record that a carrier accepted messages; return how many that changed.
 
     `references` are its own, by the messages' ids. An acceptance counts even if the claim is lost.
-    It changes nothing if its reference is known: from before a person retried the message, or as
-    that of an equal text in doubt, of which the carrier took one copy. `numbers` are those of the
-    copies; if one is not given, it is the first copy whose result is not known.
+    It changes nothing if its reference is known from before a person retried the message. `numbers`
+    are those of the copies; if one is not given, it is the first copy whose result is not known.
     """
     if not references:
         return 0
@@ -139,27 +129,11 @@ def sent(
 
 
 def _known(references, carrier):
-    """Return the messages whose reference was recorded before, or belongs to an equal text."""
-    recorded = Attempt.reference.in_({*references.values()} - {None}) & Attempt.is_by(carrier)
-    copies = [*Attempt.select(Attempt, Message).join(Message).where(recorded)]
-    pairs = product(references.items(), copies)
-    return {id for (id, each), copy in pairs if copy.reference == each and _is_known(id, copy)}
-
-
-def _is_known(id, copy):
-    """Return whether a copy of this reference shows that a message was not accepted just now.
-
-    It is the message's own; or that of an equal text in doubt, found since this one was first given
-    to a carrier.
-    """
-    if copy.message_id == id:
-        return copy.message.status != Status.SENDING
-    twin = copy.message
-    if copy.ask_at is None or twin.to is None:
-        return False
-    alike = (Message.to == twin.to) & (Message.message == twin.message) & (Message.id == id)
-    own = Attempt.select().join(Message).where(alike, Attempt.begun_at <= copy.ended_at)
-    return own.exists()
+    """Return the messages whose reference was recorded before."""
+    recorded = Attempt.message.in_([*references]) & Attempt.reference.is_null(False)
+    recorded &= Attempt.is_by(carrier) & ~has_status(Status.SENDING)
+    copies = Attempt.select(Attempt.message, Attempt.reference).join(Message).where(recorded)
+    return {copy.message_id for copy in copies if copy.reference == references[copy.message_id]}
 
 
 def _take(references, now, carrier, numbers):
@@ -197,7 +171,8 @@ def _take(references, now, carrier, numbers):
 def found(attempt: Attempt, references: Collection[str], now: datetime, carrier: Way) -> bool:
     """Record whether a carrier, asked, has taken a copy in doubt, and return it.
 
-    `references` are those of all equal texts; the first that no other copy has is this one's.
+    `references` are those of all equal texts since it was given; the first that no other copy has
+    is this one's.
     """
     id = attempt.message_id
     with db.atomic():
@@ -256,7 +231,7 @@ def ignore(stop: bool, problem: str, now: datetime) -> None:
 
 
 def obey(said: OptOut, now: datetime, check_dnc: str) -> Effect:
-    """Do as a recipient said: STOP lists the number, START takes it off if a reply put it there.
+    """Do as a recipient said: STOP notes an opt-out, and START ends any.
 
     A word, also one from the carrier, changes nothing if it is older than the last one about this
     number, or a repeat. A STOP blocks the messages that wait for the number and look at the list.
@@ -267,9 +242,9 @@ def obey(said: OptOut, now: datetime, check_dnc: str) -> Effect:
         if not LastReply.note(said.number, said.at, now):
             return Effect()
         if not said.stop:
-            DoNotCall.remove([said.number], now, "reply", said_at=said.at)
+            OptedOut.end(said.number, now, said.at)
             return Effect()
-        new = replies.put_on_list([said.number], now, said.source, said_at=said.at)
+        new = replies.put_on_list(OptedOut, [said.number], now, said.source, said_at=said.at)
     return Effect(new > 0, waiting.block_number(said.number, now, check_dnc))
 
 
@@ -304,25 +279,6 @@ def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: Way) ->
                 EarlyReceipt.keep(each, now, carrier)
 
 
-def record_unmarked(receipt: Receipt, now: datetime, carrier: Way) -> bool:
-    """Record a receipt without its protocol's mark, if it is of a message to its number.
-
-    Return False if it cannot be: then its number has written it. Keep it if the acceptance of such
-    a message may still be recorded.
-    """
-    said = _readable(receipt)
-    with db.atomic():
-        lock_texts({said.reference})
-        if _apply(said, now, carrier, now, unmarked=True):
-            return True
-        awaits_result = any(
-            each.result != Result.TAKEN for each in _recent_copies(said.number, now, carrier)
-        )
-        if awaits_result:
-            EarlyReceipt.keep(said, now, carrier, unmarked=True)
-        return awaits_result
-
-
 def _delivered_first(receipts):
     return sorted(receipts, key=lambda receipt: not receipt.delivered)
 
@@ -336,14 +292,13 @@ def _readable(said):
     return said._replace(reference=Attempt.reference.db_value(said.reference), message_id=id)
 
 
-def look_again(number: str, ways: Iterable[Way], now: datetime) -> set[UUID]:
+def look_again(number: str, now: datetime) -> set[UUID]:
     """Apply the receipts that were kept for a number, because a text to it is now in doubt.
 
-    They may be of any carrier; `ways` know the former names. Return the ids of the messages that
-    they belong to.
+    They may be of any carrier. Return the ids of the messages that they belong to.
     """
     with db.atomic():
-        return _apply_kept(_kept_lately({number}), ways, now)
+        return _apply_kept(_kept_lately({number}), now)
 
 
 def unmatched(since: datetime, now: datetime) -> int:
@@ -364,14 +319,7 @@ def forget_number(number: str) -> None:
     """Forget a number in the receipts that are kept for it, unless a message to it is left."""
     kept = EarlyReceipt.number == number
     kept &= ~fn.EXISTS(Message.select().where(Message.to == number))
-    EarlyReceipt.delete().where(kept, EarlyReceipt.unmarked).execute()
     EarlyReceipt.update(number=None).where(kept).execute()
-
-
-def correct(now: datetime) -> None:
-    """Date receipts now that were kept by a clock which has been set back since."""
-    EarlyReceipt.count_as_now(EarlyReceipt.received_at, now)
-    IgnoredOptOut.count_as_now(IgnoredOptOut.at, now)
 
 
 def forget(now: datetime) -> None:
@@ -382,12 +330,12 @@ def forget(now: datetime) -> None:
 
 def _apply_early(references, numbers, carrier, now):
     """Apply a carrier's receipts that came before it accepted messages, or name their numbers."""
-    names = [f"{name} {each}" for name in carrier.names for each in references.values() if each]
+    names = [f"{carrier.name} {each}" for each in references.values() if each]
     meant = EarlyReceipt.reference.in_(names) | EarlyReceipt.message_id.in_([*references])
-    own = EarlyReceipt.carrier.in_(carrier.names)
-    _apply_kept(EarlyReceipt.select().where(meant, own), [carrier], now)
+    own = EarlyReceipt.carrier == carrier.name
+    _apply_kept(EarlyReceipt.select().where(meant, own), now)
     if numbers:
-        _apply_kept(_kept_lately(numbers).where(own), [carrier], now)
+        _apply_kept(_kept_lately(numbers).where(own), now)
 
 
 def _kept_lately(numbers) -> ModelSelect:
@@ -396,23 +344,22 @@ def _kept_lately(numbers) -> ModelSelect:
     return kept.order_by(EarlyReceipt.received_at.desc()).limit(MOST_KEPT)
 
 
-def _apply_kept(kept, ways, now):
+def _apply_kept(kept, now):
     """Apply kept receipts as far as they belong to messages; return the ids of these."""
-    ids, called = set(), by_name(ways)
+    ids = set()
     for early in _delivered_first(kept):
-        carrier = called.get(early.carrier) or Way(early.carrier)
-        if id := _apply(early.receipt, early.received_at, carrier, now, early.unmarked):
+        if id := _apply(early.receipt, early.received_at, Way(early.carrier), now):
             early.delete_instance()
             ids.add(id)
     return ids
 
 
-def _apply(said, at, carrier, now, unmarked=False):
+def _apply(said, at, carrier, now):
     """Apply a receipt to the message that it belongs to; return its id, or None if unknown.
 
     `at` is when it came. A message that it ends has ended now: retention goes by that time.
     """
-    copy = copy_of(said, at, carrier, unmarked)
+    copy = copy_of(said, at, carrier)
     if copy is None:
         return said.message_id if _is_of_other_part(said, carrier) else None
     id = copy.message_id
@@ -429,30 +376,15 @@ def _apply(said, at, carrier, now, unmarked=False):
     return id
 
 
-def copy_of(said: Receipt, at: datetime, carrier: Way, unmarked: bool = False) -> Attempt | None:
+def copy_of(said: Receipt, at: datetime, carrier: Way) -> Attempt | None:
     """Return the copy that a receipt is of, or None if that is not known.
 
-    It is the latest that has its reference; the only one to its number that has it in other digits;
-    or the only one in doubt that the carrier may have given to its number lately. An `unmarked`
-    receipt counts only for its number. The receipt of a redacted message settles no doubt.
+    It is the latest that has its reference; or the only one in doubt that the carrier may have
+    given to its number lately.
     """
-    latest = Attempt.ended_at.desc()
-    has_it = Attempt.reference == said.reference
-    if not unmarked:
-        exact = Attempt.select().where(has_it, Attempt.is_by(carrier)).order_by(latest)
-        if copy := exact.first():
-            return copy
-    if not said.number:
-        return None
-    same_id = REFERENCE_FORM.in_(_forms(said.reference)) & Attempt.reference.is_null(False)
-    same = Attempt.given_to(said.number, carrier).where(same_id)
-    same = [*same.order_by(has_it.desc(), latest).limit(2)]
-    if same:
-        is_clear = len(same) == 1 or same[0].reference == said.reference
-        return same[0] if is_clear else None
-    redacted = Attempt.select().join(Message).where(same_id, Message.to.is_null())
-    is_forgotten = redacted.where(Attempt.is_by(carrier)).exists()
-    return None if is_forgotten else _only_doubt(said, at, carrier)
+    has_it = (Attempt.reference == said.reference) & Attempt.is_by(carrier)
+    latest = Attempt.select().where(has_it).order_by(Attempt.ended_at.desc()).first()
+    return latest or (_only_doubt(said, at, carrier) if said.number else None)
 
 
 def _only_doubt(said, at, carrier):
@@ -487,14 +419,3 @@ def _is_of_other_part(said, carrier):
     own = Attempt.select().where(Attempt.message == said.message_id, Attempt.is_by(carrier))
     results = {copy.result for copy in own}
     return Result.TAKEN in results and not results & {None, Result.UNCLEAR}
-
-
-def _forms(reference):
-    """Return the forms of the references that are one id, in hexadecimal or decimal digits."""
-    form = reference.lower().lstrip("0")
-    forms = {form}
-    if re.fullmatch("[0-9a-f]{1,20}", form):
-        forms.add(str(int(form, 16)))
-    if re.fullmatch("[0-9]{1,20}", form):
-        forms.add(format(int(form), "x"))
-    return sorted(forms - {""})

@@ -37,7 +37,6 @@ class Recorder:
     ):
         self.terms, self.watch, self.counts, self.retry = terms, watch, counts, retry
         self.clock, self.routes, self.way = watch.clock, routes, routes.way(watch.name)
-        self.progress_at = 0  # when a text was sent last, by the monotonic clock
         self.unrecorded = []  # answers
 
     def record(self) -> bool:
@@ -77,7 +76,7 @@ class Recorder:
         if error.no_route and self.others(send):
             return answer._replace(error=CarrierError(error.reason, no_route=True))
         taken_at = self.watch.state.taken_at
-        others_taken = error.account and not send.is_probe and taken_at and taken_at <= now
+        others_taken = error.account and not send.is_probe and taken_at
         if others_taken and was_refused(send.message, self.way, error.reason, taken_at):
             return answer._replace(error=CarrierError(error.reason))
         return answer
@@ -122,7 +121,7 @@ class Recorder:
         if is_moved and outcome.status != Status.QUEUED:
             self.note(send, outcome.move, outcome.why)
         if outcome.doubt:
-            receipts.look_again(message.to, self.routes.ways, now)
+            receipts.look_again(message.to, now)
 
     def lane_after_no(self, send: Send, error: CarrierError, outcome: Outcome) -> Lane:
         """Return the lane of a text that the carrier did not accept."""
@@ -175,15 +174,8 @@ class Recorder:
             self.note(send, outcome.move, outcome.why)
 
     def record_found(self, send: Send, references: list[str], now: datetime) -> None:
-        """Record whether the carrier has a text in doubt.
-
-        If an equal text is being sent, a reference may be that one's: the carrier is asked later.
-        """
+        """Record whether the carrier has a text in doubt."""
         message = send.message
-        if references and message.has_twin_under_way():
-            later = now + outcomes.retry_delay(0, outcomes.ASK_AGAIN)
-            doubts.ask_again_at(message.id, self.way, later)
-            return
         copies = doubts.unclear_at(self.way, message.id)
         found = [each for each in copies if receipts.found(each, references, now, self.way)]
         with db.atomic():
@@ -201,8 +193,6 @@ class Recorder:
     def note(self, send: Send, move: str, reason: str | None = None) -> None:
         """Count what happened to a message, and leave a line in the log."""
         self.counts[move] += 1
-        if move == "sent":
-            self.progress_at = self.clock.monotonic()
         level = logging.WARNING if move in ("retrying", "failed", "expired") else logging.INFO
         why = f": {reason}" if reason else ""
         log.log(level, "message %s %s%s", send.message.id, move, why, extra=send.log_fields)
@@ -229,12 +219,11 @@ class Inbox:
         clock = self.watch.clock
         if self.asked or not self.carrier.lists_incoming or clock.monotonic() < self.ask_at:
             return
-        now, names = clock.now(), self.rules.carrier.names
+        now = clock.now()
         if since := CarrierState.unheard_since(self.watch.name, now):
             since = max(since, now - LONGEST_UNHEARD) - LATE_CALLBACKS
             with suppress(RuntimeError):  # there is no thread: the next pass asks
-                ask = self.watch.sends.submit
-                self.asked = ask(self.carrier.incoming, since, names), now
+                self.asked = self.watch.sends.submit(self.carrier.incoming, since), now
 
     def take_missed(self) -> None:
         """Record the texts that were missed, once the carrier has listed them."""
@@ -251,15 +240,15 @@ class Inbox:
             inbound.record_reply(reply, self.watch.clock.now(), self.rules)
         CarrierState.note_heard(self.watch.name, asked_at)
 
-    def collect(self) -> bool:
-        """Record what came; return whether there was anything.
+    def collect(self) -> None:
+        """Record what came.
 
         Calling `received` acknowledges the last batch, so that is recorded first. Each reply has a
         transaction of its own, since nothing tells it from another with the same words.
         """
         if not self.unrecorded:
             self.unrecorded = self.carrier.received()
-        heard, now = bool(self.unrecorded), self.watch.clock.now()
+        now = self.watch.clock.now()
         if any(isinstance(event, TooFast) for event in self.unrecorded):
             self.watch.note_too_fast()
         while self.unrecorded:
@@ -267,4 +256,3 @@ class Inbox:
             at_once = next((n for n, each in enumerate(some) if isinstance(each, Reply)), len(some))
             inbound.record(self.unrecorded[: at_once or 1], now, self.rules)
             del self.unrecorded[: at_once or 1]
-        return heard

@@ -17,13 +17,13 @@ from peewee import (
     ModelSelect,
     TextField,
     UUIDField,
+    chunked,
 )
 
 import recipients
 from access.audit import Action, Audit
-from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply
-from database import PAGE, CarrierTextField, InstantField, Table, db, isoformat
-from database.clock import is_ahead
+from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply, OptedOut
+from database import PAGE, PAST, CarrierTextField, InstantField, Table, db, isoformat
 from events.outbox import Event
 from models import Message
 from reports.listings import Cursor
@@ -41,9 +41,6 @@ READ = 2
 URGENCY = "(CASE WHEN read_at IS NOT NULL OR opted_out THEN 0 WHEN may_be_no THEN 2 ELSE 1 END)"
 """The rank in SQL, the larger the sooner somebody has to read it; an index has it."""
 
-AGAIN = "again"
-"""The name in `pieces` of the list of the parts that came again, by number."""
-
 PARTS_WITHIN = timedelta(minutes=5)
 """How long the parts of a text are waited for, from the first on."""
 
@@ -55,8 +52,8 @@ class Reply(Table):
     carrier = TextField()  # by which it came
     number = TextField()  # that wrote it, in E.164
     text = CarrierTextField()
-    at = InstantField()  # by the carrier's clock if it told the time, otherwise the arrival
-    received_at = InstantField()
+    at = InstantField(PAST)  # by the carrier's clock if it told the time, otherwise the arrival
+    received_at = InstantField(PAST)
     # The message that it belongs to, and who may see that; all are null for none
     message_id = UUIDField(null=True)
     key = IntegerField(null=True)
@@ -67,9 +64,9 @@ class Reply(Table):
     read_by = TextField(null=True)
     part_reference = CarrierTextField(null=True)  # by which the carrier knows parts of a text
     parts = IntegerField(null=True)
-    # A JSON object: the texts of the parts by their numbers, and which came again once it was whole
-    pieces = TextField(null=True)
-    due_at = InstantField(null=True)  # when it is shown as it is, while parts are missing
+    pieces = TextField(null=True)  # a JSON object: the texts of the parts by their numbers
+    # When it is shown as it is, while parts are missing
+    due_at = InstantField(PARTS_WITHIN, null=True)
 
     others = 0  # how many more its number wrote, if a query has counted them
 
@@ -81,7 +78,7 @@ class Reply(Table):
     @classmethod
     def is_due(cls, now: datetime) -> Expression:
         """Return the condition that a reply has waited long enough for its parts."""
-        return (cls.due_at <= now) | is_ahead(cls.due_at, now, PARTS_WITHIN)
+        return cls.due_at <= now
 
     # What people do
 
@@ -98,7 +95,7 @@ class Reply(Table):
         found = cls.select(cls.id, cls.text).where(was_read)
         read = {each.id: meaning.read_part(each.text) for each in found}
         maybe = [id for id, means in read.items() if means is Meaning.MAYBE_NO]
-        undecided = cls.id.in_(maybe) & cls.number.not_in(DoNotCall.select(DoNotCall.number))
+        undecided = cls.id.in_(maybe) & cls.number.not_in(OptedOut.select(OptedOut.number))
         changes = {"read_at": None, "read_by": None, "may_be_no": undecided}
         done = cls.update(changes).where(was_read, cls.id.in_([*read]))
         return {each.id for each in done.returning(cls.id).execute()}
@@ -109,16 +106,12 @@ class Reply(Table):
         return {each.id for each in read.returning(cls.id).execute()}
 
     @classmethod
-    def note_listed(cls, by: str, now: datetime) -> None:
-        """Mark possible opt-outs of numbers on the Do Not Call list as read: they are decided."""
-        cls._note_read(MAY_BE_NO & cls.number.in_(DoNotCall.select(DoNotCall.number)), by, now)
+    def note_listed(cls, numbers: Iterable[str], by: str, now: datetime) -> None:
+        """Mark the possible opt-outs of listed numbers as read: they are decided."""
+        for some in chunked(numbers, PAGE):
+            cls._note_read(MAY_BE_NO & cls.number.in_(some), by, now)
 
     # Growing old
-
-    @classmethod
-    def correct(cls, now: datetime) -> None:
-        """Date replies now that came by a clock which has been set back since."""
-        cls.count_as_now(cls.at, now)
 
     @classmethod
     def purge(cls, before: datetime, now: datetime) -> int:
@@ -162,42 +155,24 @@ class Reply(Table):
     @property
     def by_number(self) -> dict[str, str]:
         """The texts of the parts that have come, by their numbers."""
-        return {number: text for number, text in self._pieces.items() if number != AGAIN}
-
-    def note_again(self, number: str) -> None:
-        """Store that a part has come again."""
-        again = {*self._pieces.get(AGAIN, ()), number}
-        self.pieces = json.dumps(self._pieces | {AGAIN: sorted(again)})
-        self.save(only=[Reply.pieces])
-
-    def take_again(self) -> dict[str, str]:
-        """Return the parts that have come again, and clear that mark."""
-        pieces = self.by_number
-        again = {number: pieces[number] for number in self._pieces.get(AGAIN, ())}
-        if again:
-            self.pieces = json.dumps(pieces)
-            self.save(only=[Reply.pieces])
-        return again
-
-    @property
-    def _pieces(self):
         return json.loads(self.pieces or "{}")
 
 
 def put_on_list(
-    numbers: Iterable[str],
+    which: type[OptedOut] | type[DoNotCall],
+    numbers: Collection[str],
     now: datetime,
     source: str,
     who: str | None = None,
     said_at: datetime | None = None,
 ) -> int:
-    """Put numbers on the Do Not Call list, as DoNotCall.add does; return how many are new.
+    """Put numbers on one of the two lists, as its `add` does; return how many are new.
 
     Their possible opt-outs are decided by that.
     """
     with db.atomic():
-        new = DoNotCall.add(numbers, now, source, who, said_at)
-        Reply.note_listed(who or source, now)
+        new = which.add(numbers, now, source, who, said_at)
+        Reply.note_listed(numbers, who or source, now)
     return new
 
 
@@ -210,7 +185,7 @@ def read_number(text: str, region: str | None) -> str:
         return recipients.national(text, region)
     except recipients.InvalidNumber:
         number = "+" + re.sub(r"[^0-9]", "", text)
-        columns = (Message.to, Reply.number, DoNotCall.number, DoNotCallHistory.number)
+        columns = (Message.to, Reply.number, DoNotCallHistory.number)
         stored = (each.model.select().where(each == number).exists() for each in columns)
         if text.strip().startswith("+") and any(stored):
             return number

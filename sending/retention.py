@@ -9,12 +9,11 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Self
 
-from peewee import IntegerField, fn
+from peewee import IntegerField
 
 from access.audit import Action, Audit
-from database import PAGE, InstantField, Table, db, isoformat
-from database.clock import is_ahead
-from models import FINISHED, HAS_ENDED, WAITING, Message, Status, has_status
+from database import PAGE, PAST, InstantField, Table, db, isoformat
+from models import FINISHED, HAS_ENDED, Message, has_status
 from sending.replies import Reply
 from settings import Settings
 
@@ -29,14 +28,14 @@ class Retention(Table):
     """When somebody looks again, and how far texts were redacted: a table of one row."""
 
     id = IntegerField(primary_key=True)
-    next_at = InstantField(null=True)
-    redacted_until = InstantField(null=True)  # no message that ended before it has a text
+    next_at = InstantField(EVERY, null=True)
+    redacted_until = InstantField(PAST, null=True)  # no message that ended before it has a text
 
     @classmethod
     def claim(cls, now: datetime) -> Self | None:
         """Return the row if it is time to look, and nobody else does."""
         cls.insert(id=1).on_conflict_ignore().execute()
-        due = cls.next_at.is_null() | (cls.next_at <= now) | is_ahead(cls.next_at, now, EVERY)
+        due = cls.next_at.is_null() | (cls.next_at <= now)
         return cls.get() if cls.update(next_at=now + EVERY).where(due).execute() else None
 
 
@@ -70,10 +69,7 @@ def forget(settings: Settings, now: datetime, is_over: Callable[[], bool]) -> tu
 
 
 def purge(before: datetime, now: datetime) -> int:
-    """Delete some messages that were finished before an instant; return how many.
-
-    A message stays while an equal text is in doubt, which would take its copy for its own.
-    """
+    """Delete some messages that were finished before an instant; return how many."""
     with db.transaction():
         gone = purge_old(before)
         if gone:
@@ -86,18 +82,14 @@ def purge_old(before: datetime) -> int:
     old = Message.finished_at < before
     with db.transaction():
         # Apart from the deletion, or Postgres may select a batch for each row that it looks at
-        some = Message.select(Message.id).where(old, ~_has_twin_in_doubt(), has_status(*FINISHED))
+        some = Message.select(Message.id).where(old, has_status(*FINISHED))
         ids = [message.id for message in some.limit(PAGE)]
         return Message.delete().where(old, Message.id.in_(ids)).execute()
 
 
 def redact(before: datetime, now: datetime) -> int:
-    """Forget number and text of some messages finished before an instant; return how many.
-
-    One that an equal text in doubt still needs is spared, as in `purge`.
-    """
-    old, spared = Message.finished_at < before, _has_twin_in_doubt()
-    return _redact(old, now, f"ended before {isoformat(before)}", ~spared)
+    """Forget number and text of some messages finished before an instant; return how many."""
+    return _redact(Message.finished_at < before, now, f"ended before {isoformat(before)}")
 
 
 def redact_number(number: str, now: datetime) -> int:
@@ -109,8 +101,7 @@ def redact_oldest(since: datetime | None, before: datetime) -> tuple[int, dateti
     """Redact some messages that ended between two instants, the oldest first.
 
     Return how many, and the instant before which nothing is left to redact: a later call begins
-    there, or it would read all that was redacted before. One that an equal text in doubt still
-    needs stays. The audit gets no row.
+    there, or it would read all that was redacted before. The audit gets no row.
     """
     old = HAS_ENDED & Message.message.is_null(False) & (Message.finished_at < before)
     if since:
@@ -121,33 +112,16 @@ def redact_oldest(since: datetime | None, before: datetime) -> tuple[int, dateti
         found.extend(some.order_by(Message.finished_at).limit(PAGE).tuples())
     oldest = sorted(found)[:PAGE]
     old &= Message.id.in_([id for _, id in oldest])
-    redacted = Message.update(REDACTED).where(old, ~_has_twin_in_doubt()).execute()
-    if left := Message.select(Message.finished_at).where(old).order_by(Message.finished_at).first():
-        return redacted, left.finished_at
+    redacted = Message.update(REDACTED).where(old).execute()
     return redacted, oldest[-1][0] if len(oldest) == PAGE else before
 
 
-def spared(before: datetime) -> int:
-    """Count the messages finished before an instant that `redact` has spared."""
-    kept = (Message.finished_at < before) & HAS_ENDED & Message.message.is_null(False)
-    return Message.select().where(kept, _has_twin_in_doubt()).count()
-
-
-def _redact(which, now, details, *conditions):
+def _redact(which, now, details):
     which &= HAS_ENDED & Message.message.is_null(False)
-    some = Message.select(Message.id).where(which, *conditions).limit(PAGE)
+    some = Message.select(Message.id).where(which).limit(PAGE)
     ids = [each.id for each in some]
     with db.transaction():
         redacted = Message.update(REDACTED).where(which, Message.id.in_(ids)).execute()
         if redacted:
             Audit.note(Action.REDACTED, now, count=redacted, details=details)
     return redacted
-
-
-def _has_twin_in_doubt():
-    """Return the condition that the carrier may yet be asked about an equal text."""
-    twin = Message.alias()
-    alike = (twin.to == Message.to) & (twin.message == Message.message)
-    in_doubt = twin.status.in_([*WAITING]) & (twin.in_doubt > 0)
-    unsettled = in_doubt | (twin.status == Status.SENDING)  # its scheduler may be dead
-    return fn.EXISTS(twin.select(twin.id).where(alike, unsettled))

@@ -10,19 +10,18 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
-from access.do_not_call import DoNotCall
-from access.keys import ApiKey, names_of, rules_of
+from access import do_not_call
+from access.keys import names_of, rules_of
 from access.rules import KeyRules
 from carriers import Carrier
 from carriers.lanes import TESTERS, Routes
 from database import db
 from models import Message, Status
 from sending import claims, doubts, outcomes, receipts
-from sending.attempts import Attempt
+from sending.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
 from sending.carrier_state import CarrierState, Permission
-from sending.claims import Claims, Turn
+from sending.claims import Claims
 from sending.heartbeats import Heartbeat, Pulse
 from sending.inbound import ReplyRules
 from sending.outcomes import Outcome, Terms
@@ -33,17 +32,9 @@ from sending.sends import Send, Sends
 from sending.watch import CarrierWatch
 from settings import Settings
 
-LONGEST_WAIT = 60  # seconds that a single pass waits for a carrier's pauses and sends nothing
 QUESTION_LASTS = timedelta(minutes=5)  # then another scheduler asks
 
 log = logging.getLogger("scheduler")
-
-
-class Step(NamedTuple):
-    """The result of a sender's step."""
-
-    claimed: int  # texts, less those that may be claimed again
-    made_progress: bool  # so it, or others, may be able to do more
 
 
 class Sender:
@@ -68,7 +59,6 @@ class Sender:
         self.clock, self.pulse, self.retry, self.routes = runtime.clock, pulse, retry, routes
         self.way, is_testers = routes.way(self.name), self.name == TESTERS
         self.terms = Terms.of(settings, carrier.can_be_asked, routes.are_several)
-        self.longest_wait = 0 if is_testers else LONGEST_WAIT
         per_second = None if is_testers else self.way.rate or settings.send_rate
         # A part holds sixteen characters at least, however much each consists of
         rate = Rate(per_second, settings.max_message_length // 16 + 1) if per_second else None
@@ -81,11 +71,6 @@ class Sender:
         self.resumes_at = math.inf  # when a pause ends, by the monotonic clock, if that is known
         self.is_unsure = False  # whether the last claim may have been committed unnoticed
 
-    def begin_pass(self) -> None:
-        """Wait for the carrier's pauses, and try all threads, from the start again."""
-        self.recorder.progress_at = self.clock.monotonic()
-        self.sends.most = self.sends.size
-
     @property
     def is_busy(self) -> bool:
         """Whether answers of the carrier are awaited, or to be recorded."""
@@ -93,26 +78,25 @@ class Sender:
         return bool(self.sends.under_way or recorder.unrecorded or asked)
 
     @property
-    def waits(self) -> bool:
-        """Whether a single pass waits for the end of the carrier's pause."""
-        return self.resumes_at <= self.recorder.progress_at + self.longest_wait
+    def waits_for_rate(self) -> bool:
+        """Whether nothing may go now only because SEND_RATE is used up."""
+        return self.watch.rate_pause > 0
 
-    def step(self, quota: float) -> Step:
-        """Do what can be done now; claim no more than `quota` messages.
+    def step(self, may_claim: bool) -> bool:
+        """Do what can be done now; return whether that was anything, so there may be more to do.
 
         1. Record answers. 2. See who may send. 3. Ask about texts in doubt. 4. Claim as many texts
         as may be sent, judge them, and take SEND_RATE. 5. Begin to send.
         """
-        back = self.retry(self.take_back_unknown) if self.is_unsure else 0
+        made_progress = self.is_unsure and self.retry(self.take_back_unknown)
         self.retry(self.inbox.take_missed)
-        back += sum(answer.may_go_soon for answer in self.recorder.unrecorded)
-        made_progress = self.recorder.record() or back
+        made_progress |= self.recorder.record()
         permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
         room, questions = self.room(permission), []
         if room and permission is Permission.ALL:
             questions = self.retry(self.ask, room)
         claimed, ready = 0, []
-        if room := min(quota + back, room - len(questions)):
+        if may_claim and (room := room - len(questions)):
             claimed, ready = self.retry(self.claim, room)
         if permission is Permission.PROBE and not ready:
             questions = self.retry(self.ask, 1)
@@ -123,7 +107,7 @@ class Sender:
         if ready and self.watch.rate:  # more may go before these are answered
             pause = TICK
         self.resumes_at = self.clock.monotonic() + pause if pause else math.inf
-        return Step(claimed - back, bool(made_progress or claimed or questions))
+        return bool(made_progress or claimed or questions)
 
     def room(self, permission: Permission) -> int:
         """Return how many more texts may be begun."""
@@ -143,12 +127,19 @@ class Sender:
             return []
         now, questions = self.clock.now(), []
         due = {attempt.message_id for attempt in doubts.to_ask(self.way, now, room)}
-        for message in Message.select().where(Message.id.in_([*due])) if due else ():
+        if not due:
+            return []
+        messages = [*Message.select().where(Message.id.in_([*due]))]
+        with db.atomic():
+            under_way = doubts.texts_at(self.way, messages, IS_UNDER_WAY)
+        for message in messages:
             if not doubts.ask_again_at(message.id, self.way, now + QUESTION_LASTS, now):
                 continue
             send = self.send_of(message)
             if self.is_received(message, now):
                 self.recorder.note(send, "sent")
+            elif (message.to, message.message) in under_way:  # a person has retried this one
+                continue
             elif copies := doubts.unclear_at(self.way, message.id):
                 send.since = copies[0].begun_at
                 questions.append(send)
@@ -156,7 +147,7 @@ class Sender:
 
     def is_received(self, message: Message, now: datetime) -> bool:
         """Return whether a kept receipt shows that a carrier has a text in doubt."""
-        return message.id in receipts.look_again(message.to, self.routes.ways, now)
+        return message.id in receipts.look_again(message.to, now)
 
     def send_of(self, message: Message) -> Send:
         """Return the send of a message, as the probe if one is to go first now."""
@@ -188,22 +179,25 @@ class Sender:
             waiting = ready[len(going) :]
             Message.put_back([send.message for send in waiting])
             Attempt.begin([send.message for send in going], self.name, self.pulse.sender, now)
-            self.watch.note_turns(sends, waiting, going)
+            self.watch.note_turns(sends, waiting)
         self.pulse.note_beat(before)
         self.is_unsure = False
         for send, outcome in moves:
             self.recorder.note(send, outcome.move, outcome.why)
         return len(messages) - len(waiting), going
 
-    def take_back_unknown(self) -> int:
-        """Take back what a claim has committed if the database failed before it said so."""
+    def take_back_unknown(self) -> bool:
+        """Take back what a claim has committed if the database failed before it said so.
+
+        Return whether there was anything.
+        """
         held = (*self.sends.under_way.values(), *(each.send for each in self.recorder.unrecorded))
         known = {send.message.id for send in held}
         own = Attempt.in_hand(self.pulse.sender).where(Attempt.carrier == self.name)
         unknown = [each.message_id for each in own if each.message_id not in known]
         take_back([*Message.select().where(Message.id.in_(unknown))])
         self.is_unsure = False
-        return len(unknown)
+        return bool(unknown)
 
     def claims(self) -> list[Claims]:
         """Return which waiting texts this carrier may be given, in groups by preference.
@@ -231,26 +225,9 @@ class Sender:
         return [each for each in groups if each.lanes]
 
     def claim_new(self, group: Claims, room: int) -> list[Message]:
-        """Claim messages; after a pause one, of another key than the last probe if there is any.
-
-        It is not the same message if there is another. After an urgent probe, others come first.
-        """
-        turn = Turn(self.watch.state.next_keys)
-        last = self.last_probe() if self.watch.probe else None
-        if last is None:
-            return group.claim(room, turn)
-        others = Turn(turn.first, frozenset({last.key_id}), urgent_last=last.goes_before_others)
-        if claimed := group.claim(1, others):
-            return claimed
-        two = group.claim(2, turn)
-        going = ([each for each in two if each.id != last.id] or two)[:1]
-        Message.put_back([each for each in two if each not in going])
-        return going
-
-    def last_probe(self) -> Message | None:
-        """Return the message that went first after a pause last, with its key."""
-        this = Message.id == self.watch.state.probed
-        return Message.select(Message, ApiKey).join(ApiKey).where(this).first()
+        """Claim messages; after a pause one."""
+        turns = self.watch.state.next_keys
+        return group.claim_next(turns) if self.watch.probe else group.claim(room, turns)
 
     def judge(
         self, sends: list[Send], now: datetime
@@ -261,27 +238,38 @@ class Sender:
         """
         ready, moves = [], []
         rules = rules_of({send.message.key_id for send in sends})
-        opted_out = DoNotCall.listed({send.message.to for send in sends})
+        opted_out = do_not_call.listed({send.message.to for send in sends})
+        equals = self.texts_in_hand(sends)
         for send in sends:
             message = send.message
+            text = message.to, message.message
             if message.in_doubt and self.is_received(message, now):
                 moves.append((send, Outcome(Status.SENT)))
                 continue
-            outcome = self.judge_one(send, rules[message.key_id], opted_out.get(message.to), now)
+            about = opted_out.get(message.to), now, text in equals
+            outcome = self.judge_one(send, rules[message.key_id], *about)
             if outcome is None:
                 ready.append(send)
+                equals.add(text)
             elif message.apply(outcome, now):
                 moves.append((send, outcome))
         return ready, moves
 
+    def texts_in_hand(self, sends: list[Send]) -> set[tuple[str, str]]:
+        """Return those numbers and texts that the carrier is being given, or may have, already."""
+        if not self.carrier.can_be_asked:
+            return set()
+        messages = [send.message for send in sends]
+        return doubts.texts_at(self.way, messages, IS_UNDER_WAY, IS_ASKED_ABOUT)
+
     def judge_one(
-        self, send: Send, own: KeyRules, opted_out: bool | None, now: datetime
+        self, send: Send, own: KeyRules, opted_out: bool | None, now: datetime, has_equal: bool
     ) -> Outcome | None:
         """Judge a message; one that cannot be judged is set aside, and holds up no neighbour."""
         message = send.message
         try:
             send.terms = self.terms.of_key(own)
-            return outcomes.judge(message, send.terms, opted_out, now)
+            return outcomes.judge(message, send.terms, opted_out, now, has_equal)
         except Exception as error:
             kind = type(error).__name__  # its words may hold the number
             about = send.log_fields

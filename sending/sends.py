@@ -62,13 +62,6 @@ class Answer(NamedTuple):
     error: CarrierError | NotSent | None
     said: Any = None  # a reference, or all that were found
 
-    @property
-    def may_go_soon(self) -> bool:
-        """Whether the text is queued again only because it came too fast, or too late."""
-        if isinstance(self.error, NotSent):
-            return self.error.outcome is None
-        return self.error is not None and self.error.too_fast
-
 
 class Sends:
     """Begin sends through a carrier, and return their answers."""
@@ -85,6 +78,10 @@ class Sends:
     def room(self) -> int:
         """Return how many more sends may be begun."""
         return max(0, self.most - len(self.under_way))
+
+    def try_all_threads(self) -> None:
+        """Allow all sends at once again, after threads could not be started."""
+        self.most = self.size
 
     def begin(self, send: Send) -> None:
         """Have a thread give the carrier a text, or ask about one; its future comes in `ended`.

@@ -12,20 +12,16 @@ from uuid import UUID
 
 from peewee import SQL, Case, ModelSelect, ModelUpdate, Value
 
-from access.do_not_call import DoNotCall
+from access.do_not_call import DoNotCall, OptedOut
 from access.keys import ApiKey, rules_of
 from access.rules import LAST
 from database import BATCH, MILLISECOND, is_outage, locked, passed_over
 from models import (
-    FINISHED,
-    FURTHEST_AHEAD,
-    HAS_ENDED,
     IS_SENDABLE,
     IS_WAITING,
     WAITING,
     Message,
     Status,
-    first_id,
     has_status,
 )
 
@@ -35,13 +31,9 @@ SET_ASIDE = timedelta(minutes=10)
 log = logging.getLogger("scheduler")
 
 
-def correct(now: datetime) -> None:
-    """Date messages now whose instants were noted by a clock that has been set back since."""
-    Message.count_as_now(Message.created_at, now, Message.id > first_id(now))
-    Message.count_as_now(Message.finished_at, now, has_status(*FINISHED), HAS_ENDED)
-    decided = Message.send_date.is_null() | Message.due_since.is_null(False)
-    scheduled = has_status(Status.SCHEDULED)
-    Message.count_as_now(Message.send_at, now, scheduled, decided, longest=FURTHEST_AHEAD)
+def is_any_due(at: datetime) -> bool:
+    """Return whether a text may be sent now that was to be sent by then."""
+    return Message.select().where(IS_SENDABLE, Message.send_at <= at).exists()
 
 
 def promote(now: datetime, *, check_dnc: str = "asked") -> Counter:
@@ -67,10 +59,14 @@ def _is_kept_off(setting):
 
     It keeps back none that answers a reply.
     """
-    is_listed = Message.to.in_(DoNotCall.select(DoNotCall.number))
-    asked = is_listed & (Message.check_dnc | Message.key.in_(ApiKey.checking("always", setting)))
-    stops = Message.key.in_(ApiKey.checking("opted-out", setting))
-    return Message.answers.is_null() & (asked | (stops & DoNotCall.has_opted_out(Message.to)))
+    heeds_entries = Message.check_dnc | Message.key.in_(ApiKey.checking("always", setting))
+    entered = DoNotCall.has(Message.to) & heeds_entries
+    return Message.answers.is_null() & (entered | OptedOut.has(Message.to) & _heeds_stop(setting))
+
+
+def _heeds_stop(setting):
+    """Return the condition that a message is not sent to a number that has opted out."""
+    return Message.check_dnc | Message.key.not_in(ApiKey.checking("asked", setting))
 
 
 def renew_expiry(ids: Collection[UUID], setting: timedelta) -> None:
@@ -127,8 +123,7 @@ def expire_in_doubt(
 def block_number(number: str, now: datetime, check_dnc: str = "asked") -> int:
     """Block messages that wait for a number that has opted out; return how many."""
     waiting = (Message.to == number) & has_status(*WAITING) & (Message.in_doubt == 0)
-    waiting &= Message.check_dnc | Message.key.not_in(ApiKey.checking("asked", check_dnc))
-    waiting &= Message.answers.is_null()
+    waiting &= _heeds_stop(check_dnc) & Message.answers.is_null()
     block = Message.update(status=Status.BLOCKED, finished_at=now).where(waiting)
     return len(Message.change(block))
 

@@ -32,6 +32,7 @@ class CarrierWatch:
         self.probe = None  # when we claimed to send the one text that goes first after a pause
         self.asked = None  # the future of the question, before that, whether the carrier serves
         self.serves = False  # whether it said so
+        self.rate_pause = 0  # seconds for which SEND_RATE is used up
         self.is_heard = False  # whether it gave an answer of its own, and none was silent since
 
     def permission(self, under_way: bool) -> tuple[Permission, float]:
@@ -43,11 +44,14 @@ class CarrierWatch:
         if self.asked:
             return self.answered()
         now, self.probe, self.serves = self.clock.now(), None, False
+        self.rate_pause = 0
         if self.stop.is_requested:
             return Permission.NONE, 0
         self.state = state = state_of(self.name)
-        if self.rate and (pause := self.rate.wait(state.rate_used_until, now)):
-            return Permission.NONE, pause
+        if self.rate:
+            self.rate_pause = self.rate.wait(state.rate_used_until, now)
+        if self.rate_pause:
+            return Permission.NONE, self.rate_pause
         if under_way and state.retry_at:
             permission = Permission.NONE
         else:
@@ -134,17 +138,16 @@ class CarrierWatch:
             return Share(0, used_until, 0)
         return share
 
-    def note_turns(self, sends: list[Send], waiting: list[Send], going: list[Send]) -> None:
-        """Note whose turn is next, and which text goes first after a pause.
+    def note_turns(self, sends: list[Send], waiting: list[Send]) -> None:
+        """Note whose turn is next.
 
         `sends` are claimed, in the order of service. Those `waiting` for SEND_RATE are the next.
         """
         served = [(each, each.message.key_id) for each in sends]
         served += [(each, each.message.key_id - 1) for each in reversed(waiting)]
-        turns = {each.terms.key.urgent: key for each, key in served}
-        probed = going[0].message.id if self.probe and going else None
+        turns = {each.terms.key.urgent and not each.is_probe: key for each, key in served}
         if turns:
-            CarrierState.note_turns(self.name, turns, probed)
+            CarrierState.note_turns(self.name, turns)
 
     def note(self, answers: list[Answer]) -> None:
         """Store, for all schedulers, what these answers tell of the carrier itself."""

@@ -12,6 +12,7 @@ import settings as environment
 from access import keys
 from app import create_app
 from database import clock
+from monitoring import health
 from samples import ALL_OPTIONS, NEW_YORK, TUESDAY_NOON
 
 pytest_plugins = [
@@ -220,20 +221,18 @@ def at(monkeypatch):
 
 
 @pytest.fixture
-def problems(client, at):
-    """What is wrong at an instant, as `/healthz?strict` tells."""
+def problems(settings):
+    """What is wrong at an instant, in sentences."""
 
-    def ask(now, query="?strict"):
-        at(now)
-        answer = client.get(f"/healthz{query}")
-        return answer.json["details"]["problems"] if answer.status_code == 503 else []
+    def read(now, settings=settings):
+        return [problem.sentence for problem in health.read(now, settings).problems()]
 
-    return ask
+    return read
 
 
 @pytest.fixture
 def known_problems(flask, at):
-    """What is wrong at an instant, with names and words, as `flask stats` tells operators."""
+    """What is wrong at an instant, as `flask stats` tells operators."""
 
     def ask(now):
         at(now)

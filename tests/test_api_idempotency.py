@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from access import do_not_call
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from answers import PATH, accepted, problems, refusal
@@ -99,7 +100,7 @@ def test_a_name_is_free_after_a_refusal(once):
     problems(once("{"))
     DoNotCall.add([NEW_YORK], clock.now(), "operator")
     refusal(once(), 403)
-    DoNotCall.remove([NEW_YORK], clock.now(), "operator")
+    do_not_call.remove([NEW_YORK], clock.now(), "shell")
     accepted(once('{"to": "+442083661177", "message": "changed"}'))
 
 

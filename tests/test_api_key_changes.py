@@ -191,9 +191,9 @@ def test_a_change_of_a_key_holds_a_second_later(key, status_of, second, change, 
 
 def test_a_limit_holds_for_the_next_text(key, run, status_of, second):
     assert status_of(key) == 201
-    run("keys", "limit", "app", "2/d")
+    run("keys", "limit", "app", "1/d")
     assert [status_of(key) for _ in range(2)] == [201, 429]
-    run("keys", "limit", "app", "3/d")
+    run("keys", "limit", "app", "2/d")
     assert [status_of(key) for _ in range(2)] == [201, 429]
 
 

@@ -11,7 +11,7 @@ import sqlite3
 import pytest
 
 import database
-from access.do_not_call import DoNotCall
+from access.do_not_call import OptedOut
 from answers import refusal
 from app import create_app
 from carriers import Receipt
@@ -85,7 +85,7 @@ def stored():
     return [
         counts,
         [*Message.select(*columns).order_by(Message.id).tuples()],
-        [*DoNotCall.select(DoNotCall.number, DoNotCall.source).tuples()],
+        [*OptedOut.select(OptedOut.number, OptedOut.source).tuples()],
         [*events.tuples()],
         [*address.tuples()],
         [*attempts.order_by(Attempt.message, Attempt.number).tuples()],
@@ -131,7 +131,7 @@ def a_stop():
 
 
 def a_start():
-    DoNotCall.add([NEW_YORK], TUESDAY_NOON - MINUTE, "reply")
+    OptedOut.add([NEW_YORK], TUESDAY_NOON - MINUTE, "reply")
     return a_call_for_help("START")
 
 
@@ -166,7 +166,7 @@ def a_receipt_by_number():
     """One that was kept until its text was in doubt."""
     receipts.record_receipts([Receipt("R1", True, None, NEW_YORK)], TUESDAY_NOON, Way("fake"))
     held(Status.SENDING, in_doubt=1, in_doubt_since=TUESDAY_NOON - MINUTE)
-    return lambda: receipts.look_again(NEW_YORK, [], TUESDAY_NOON)
+    return lambda: receipts.look_again(NEW_YORK, TUESDAY_NOON)
 
 
 def a_death():
@@ -269,7 +269,7 @@ def test_a_callback_is_answered_503_until_the_reply_is_kept(settings, caplog):
 
     writes = count_of_writes_that_fail(lambda: client.open(path, **signed), refused)
     assert writes > 3
-    assert DoNotCall.lists(NEW_YORK)
+    assert OptedOut.lists(NEW_YORK)
     assert "interrupted" in caplog.text
     assert "savepoint" not in caplog.text
 
@@ -336,7 +336,7 @@ def ended():
         (no_more, "keys create new --events https://example.com"),
         (no_more, f"dnc add {NEW_YORK} {LONDON}"),
         (no_more, "dnc import numbers.csv"),
-        (lambda: DoNotCall.add([NEW_YORK], OLD, "reply"), f"dnc remove {NEW_YORK}"),
+        (lambda: OptedOut.add([NEW_YORK], OLD, "reply"), f"dnc remove {NEW_YORK}"),
         (waiting, "messages cancel --key app"),
         (ended, "messages purge --older-than 30 --yes"),
         (ended, "messages redact --older-than 30"),

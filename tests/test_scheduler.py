@@ -14,7 +14,8 @@ import pytest
 import database
 import recipients
 import scheduler
-from access.do_not_call import DoNotCall
+from access import do_not_call
+from access.do_not_call import DoNotCall, OptedOut
 from carriers import CarrierError
 from databases import on_both
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST
@@ -104,7 +105,7 @@ def test_sends_run_side_by_side_as_many_as_the_setting_says(run_pass, carrier):
 
 
 def test_a_pass_ends_although_new_messages_never_stop_coming(run_pass, carrier):
-    """Otherwise, on a busy day, nothing that is scheduled would ever become due."""
+    """Otherwise cron would start more and more of them on a busy day."""
     due = store(to=NEIGHBOUR, status=Status.SCHEDULED, send_at=TUESDAY_NOON + MINUTE)
     store()
 
@@ -182,7 +183,7 @@ def test_a_number_that_joined_the_list_meanwhile_gets_no_text(run_pass, carrier,
     assert carrier.texts == []
     blocked = again(message)
     assert (blocked.status, blocked.finished_at, blocked.attempts) == ("blocked", TUESDAY_NOON, 0)
-    DoNotCall.remove([NEW_YORK], TUESDAY_NOON, "operator")
+    do_not_call.remove([NEW_YORK], TUESDAY_NOON, "shell")
     run_pass(TUESDAY_NOON + DAY)
     assert again(later).status == Status.SENT, "it was not due"
     assert again(message).status == Status.BLOCKED
@@ -205,7 +206,7 @@ def test_a_recipient_that_opted_out_joins_the_list_and_gets_no_more_texts(run_pa
     carrier.answers[NEW_YORK] = CarrierError("opted out", opted_out=True)
     counts = run_pass(TUESDAY_NOON, send_concurrency=1)
     assert +counts == Counter({"failed": 1, "blocked": 1})
-    assert DoNotCall.lists(NEW_YORK)
+    assert OptedOut.lists(NEW_YORK)
     assert (again(first).status, again(first).last_error) == (Status.FAILED, "opted out")
     assert again(second).status == Status.BLOCKED
     assert len(carrier.texts) == 1
@@ -343,7 +344,9 @@ def test_a_sender_that_is_only_slow_beats_on(settings, carrier, monkeypatch):
             time.sleep(0.05)
 
     carrier.answers[NEW_YORK] = slow
-    assert Scheduler(settings._replace(**ALWAYS_OPEN), carrier).run_pass()["sent"] == 1
+    slow = Scheduler(settings._replace(**ALWAYS_OPEN), carrier)
+    assert slow.run_pass()["sent"] == 1
+    slow.close()
     assert len(beats) > 3, "but for a busy machine, three a second"
     assert again(message).status == Status.SENT
     assert not Heartbeat.select().exists(), "it has nothing in hand"

@@ -3,7 +3,6 @@
 from flask import Blueprint, Flask, Response, abort, current_app, request
 
 from carriers import Callback, NotGenuine
-from carriers.ways import by_name
 from database import clock
 from sending import inbound
 from sending.inbound import ReplyRules
@@ -19,8 +18,8 @@ def register(app: Flask) -> None:
     """Add the addresses that carriers call: the usual ones, and those of CARRIER_URL's names."""
     blueprint = Blueprint("callbacks", __name__, url_prefix="/carriers")
     own = {
-        name: app.extensions["carriers"][way.name].callback_methods
-        for name, way in by_name(app.config["SETTINGS"].ways).items()
+        way.name: app.extensions["carriers"][way.name].callback_methods
+        for way in app.config["SETTINGS"].ways
     }
     for name, methods in (USUAL | own).items():
         if methods:
@@ -38,15 +37,15 @@ def callback(name: str, kind: str) -> Response:
         return _understood()
     body = read_body()
     settings = current_app.config["SETTINGS"]
-    way = by_name(settings.ways).get(name)
+    way = next((way for way in settings.ways if way.name == name), None)
     if not (settings.public_url and way):
         abort(403, REFUSAL)
     query = request.query_string.decode("latin-1")
     url = f"{settings.public_url}/carriers/{name}/{kind}{query and '?'}{query}"
     headers = {header.lower(): value for header, value in request.headers}
-    callback = Callback(kind, request.method, url, headers, body, name)
+    callback = Callback(kind, request.method, url, headers, body)
     try:
-        events = current_app.extensions["carriers"][way.name].callback(callback)
+        events = current_app.extensions["carriers"][name].callback(callback)
     except NotGenuine:
         abort(403, REFUSAL)
     inbound.record(events, clock.now(), ReplyRules.of(settings, way))

@@ -1,5 +1,6 @@
 """New messages: what arrives together is stored as if it had come one after the other."""
 
+import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -9,16 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from peewee import IntegrityError
+from peewee import IntegrityError, fn
 
 import acceptance
 import database
 from acceptance import AlreadyAnswered, NewMessage, storage
 from acceptance.decisions import Request
-from access.do_not_call import DoNotCall, OnDoNotCallList
+from access.do_not_call import DoNotCall, OnDoNotCallList, OptedOut
 from access.keys import ApiKey, Role
 from access.limits import KeyUse, LimitReached, parse, parse_recipient_limit
-from access.usual import KeyDay
 from databases import on_both, on_postgres
 from models import Message, Status, first_id
 from running import wait_until
@@ -28,8 +28,7 @@ from stored_messages import create, key_named, new_message
 pytestmark = on_both
 
 MIDNIGHT = TUESDAY_NOON.replace(hour=0)
-KEYS = {"free": "", "other": "", "tight": "2/s,4/d", "wide": "3/min,6/h"}
-HOLDING = ("other", "wide")  # of these keys, what is odd is held
+KEYS = {"free": "", "other": "", "tight": "2/min,4/d", "wide": "3/min,6/h"}
 OPTED_OUT, LISTED = "+34911234567", "+33142685300"
 NO_KEY = 10**6  # refused by the database: it refers to no key
 
@@ -37,8 +36,8 @@ NO_KEY = 10**6  # refused by the database: it refers to no key
 @pytest.fixture
 def keys(database_url):
     """Keys with and without limits, one a tester's, by name; two numbers are on the list."""
-    for number, source in ((OPTED_OUT, "reply"), (LISTED, "operator")):
-        DoNotCall.add([number], TUESDAY_NOON, source)
+    OptedOut.add([OPTED_OUT], TUESDAY_NOON, "reply")
+    DoNotCall.add([LISTED], TUESDAY_NOON, "operator")
     made = {name: ApiKey.create(name=name, digest=name, created_at=TUESDAY_NOON) for name in KEYS}
     for name, text in KEYS.items():
         ApiKey.update(limits=text or None).where(ApiKey.id == made[name].id).execute()
@@ -82,7 +81,7 @@ def request(serial, keys, shape):
         to=shape["to"],
         country="GB" if shape["to"] == LONDON else "US",
         message=shape["message"],
-        parts=serial + 1,  # of seven, more than twenty
+        parts=serial + 1,
         send_date=send_date,
         send_at=send_date or now,
         expires_at=(send_date or now) + DAY,
@@ -99,7 +98,7 @@ def request(serial, keys, shape):
     )
     recipient_limit = parse_recipient_limit(shape["recipient_limit"])
     limits = parse(shape["default_limits"]), recipient_limit
-    return Request(message, *limits, shape["spare_opted_out"], shape["key"] in HOLDING)
+    return Request(message, *limits, shape["spare_opted_out"])
 
 
 @contextmanager
@@ -115,12 +114,10 @@ def stored(requests, one_by_one):
     outcomes = []
     for few in [[each] for each in requests] if one_by_one else [requests]:
         outcomes += insert(few)
-    of_keys = {row.key_id: use_of(row) for row in KeyUse.select()}
     return (
         [described(each) for each in outcomes],
         [*Message.select().order_by(Message.id).dicts()],
-        of_keys,
-        [*KeyDay.select().order_by(KeyDay.key_id, KeyDay.country, KeyDay.day).dicts()],
+        sorted(KeyUse.select().tuples()),
     )
 
 
@@ -133,10 +130,6 @@ def insert(requests):
         if len(requests) == 1:
             return [error]
         return [outcome for each in requests for outcome in insert([each])]
-
-
-def use_of(row):
-    return row.second, row.last_id, row.used_s, row.used_min, row.used_h, row.used_d
 
 
 def described(outcome):
@@ -174,34 +167,6 @@ def test_all_at_once_equals_one_after_the_other(keys, before, shapes):
 
 
 @slowly
-@given(
-    before=st.lists(SHAPES, max_size=4),
-    batches=st.lists(st.lists(SHAPES, min_size=1, max_size=4), min_size=1, max_size=4),
-    limit=st.sampled_from(["1/d", "2/h", "3/min"]),
-)
-def test_a_limit_that_is_set_later_counts_what_was_accepted_before(keys, before, batches, limit):
-    """Never one more, also where the first batches under the limit are all refused."""
-    free = [request(100 + n, keys, each | {"key": "free"}) for n, each in enumerate(before)]
-    with undone():
-        insert([each._replace(default_limits=()) for each in free])
-        number = 0
-        for shapes in batches:
-            few = [request(number + n, keys, s | {"key": "free"}) for n, s in enumerate(shapes)]
-            number += len(few)
-            insert([each._replace(default_limits=parse(limit)) for each in few])
-        (limit,) = parse(limit)
-        earlier = {each.message.id for each in free}
-        stored = [*Message.select(Message.id, Message.created_at)]
-        new = Counter(window_of(each, limit) for each in stored if each.id not in earlier)
-        all_in = Counter(window_of(each, limit) for each in stored)
-        assert all(all_in[window] <= limit.number for window in new)
-
-
-def window_of(message, limit):
-    return (message.created_at - database.EPOCH) // SECOND // limit.seconds
-
-
-@slowly
 @given(shapes=st.lists(SHAPES, min_size=1, max_size=12))
 def test_no_limit_is_passed_and_what_is_stored_is_what_was_asked_for(keys, shapes):
     requests = [request(n, keys, shape) for n, shape in enumerate(shapes)]
@@ -212,8 +177,6 @@ def test_no_limit_is_passed_and_what_is_stored_is_what_was_asked_for(keys, shape
         kept = [each for each, outcome in both if isinstance(outcome, NewMessage)]
         assert len(kept) == len(rows)
         for each in kept:
-            if rows[each.message.id]["held_because"]:
-                continue
             wanted = each.message._asdict()
             assert {name: rows[each.message.id][name] for name in wanted} == wanted
             assert rows[each.message.id]["first_send_at"] == each.message.send_at
@@ -314,6 +277,7 @@ def test_what_is_not_stored_after_all_uses_nothing_up(database_url, limits, acce
     """Another process stores a message to another number with the same idempotency key."""
     key, of_key, of_number = key_named("app").id, parse(limits[0]), limits[1]
     named = new_message("taken", key=key, idempotency_key="1", answer="{}")
+    windows = [each.window_of(key, named.second) for each in of_key]
     batch = [Request(named, of_key, parse_recipient_limit(of_number))]
     for n in range(3):
         batch.append(batch[0]._replace(message=new_message(f"text {n}", key=key)))
@@ -326,6 +290,8 @@ def test_what_is_not_stored_after_all_uses_nothing_up(database_url, limits, acce
             "0, 0, 0, 'GB', 'GB', 1, '1')",
             [new_message(key=key).id, key, LONDON],
         )
+        for window in windows:
+            other.execute("INSERT INTO key_use VALUES (%s, %s, %s, %s, 1)", window)
         waiting = pool.submit(in_thread, batch)
         wait_until(lambda: is_waiting(database_url))
         other.commit()
@@ -333,6 +299,52 @@ def test_what_is_not_stored_after_all_uses_nothing_up(database_url, limits, acce
     assert type(outcomes[0]) is AlreadyAnswered
     assert [n for n, each in enumerate(outcomes[1:]) if isinstance(each, NewMessage)] == accepted
     assert Message.select().where(Message.to == NEW_YORK).count() == len(accepted)
+
+
+@on_postgres
+def test_what_another_process_uses_up_meanwhile_is_left_to_nobody_else(database_url):
+    """It has not committed when the batch is decided on, so the batch is decided on again."""
+    key, of_key = key_named("app").id, parse("3/d,9p/mo")
+    batch = [Request(new_message(f"text {n}", key=key, parts=2), of_key) for n in range(3)]
+    window = of_key[0].window_of(key, batch[0].message.second)
+    with closing(psycopg.connect(database_url)) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("INSERT INTO key_use VALUES (%s, %s, %s, %s, 2)", window)
+        waiting = pool.submit(in_thread, batch)
+        wait_until(lambda: is_waiting(database_url))
+        other.commit()
+        outcomes = waiting.result()
+    assert [type(each) for each in outcomes] == [NewMessage, LimitReached, LimitReached]
+    assert Message.select().count() == 1
+    assert {use.used for use in KeyUse} == {3, 2}
+
+
+def test_batches_at_once_store_as_many_as_the_limits_allow(keys):
+    """As several processes do: each inserts its own batches, of several keys and with repeats."""
+    limits = {"free": parse("40/d,60p/mo"), "other": parse("25/h"), "tester": parse("30p/d")}
+    ids = [keys[name] for name in limits]
+    ApiKey.update(limits=None).where(ApiKey.id.in_(ids)).execute()
+    chance = random.Random(1)
+    batches = [[] for _ in range(32)]
+    for n, batch in enumerate(batches):
+        for name in chance.sample([*limits] * 3, 9):
+            message = new_message(f"{n}", key=keys[name], to=f"+1212555{chance.randrange(9999):04}")
+            batch.append(Request(message, limits[name]))
+        named = new_message("named", key=keys["other"], idempotency_key="1", answer="{}")
+        batch.insert(chance.randrange(9), Request(named, limits["other"]))
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = [each for some in pool.map(in_thread, batches) for each in some]
+    kept = Counter(each.key for each in outcomes if isinstance(each, NewMessage))
+    assert [kept[id] for id in ids] == [40, 25, 30]
+    assert Counter(dict(stored_by_key())) == kept
+    assert {use.used for use in KeyUse} == {40, 25, 30}
+    named = [each for each in outcomes if type(each) is AlreadyAnswered]
+    assert len(named) == len(batches) - 1
+    assert Message.select().where(Message.idempotency_key == "1").count() == 1
+
+
+def stored_by_key():
+    counts = Message.select(Message.key, fn.COUNT(Message.id)).group_by(Message.key)
+    return counts.tuples()
 
 
 def in_thread(batch):

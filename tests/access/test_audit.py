@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from peewee import DatabaseError
 
-from access import audit
+from access import audit, do_not_call
 from access.audit import Actor
-from access.do_not_call import DoNotCall
+from access.do_not_call import DoNotCall, OptedOut
 from access.keys import ApiKey, Role
 from access.limits import parse
 from app import create_app
@@ -97,10 +97,10 @@ def test_what_is_done_in_the_shell_is_told_with_the_user(run, told, tmp_path, mo
         "anna (shell) events retried 1 -",
         "anna (shell) messages redacted 1 to one number",
         f"anna (shell) key revoked {shop} -",
-        f"cron?[2J (shell) number added {NEW_YORK} -",
-        f"cron?[2J (shell) number added {LONDON} -",
-        f"cron?[2J (shell) number removed {NEW_YORK} -",
-        "cron?[2J (shell) numbers imported 2 -",
+        f"cron?[2J (shell) number added {NEW_YORK} entry",
+        f"cron?[2J (shell) number added {LONDON} entry",
+        f"cron?[2J (shell) number removed {NEW_YORK} entry",
+        "cron?[2J (shell) numbers imported 2 entry",
     ]
 
 
@@ -121,8 +121,8 @@ def test_what_is_done_at_the_desk_is_told_with_the_key(desk, told):
         f"{olga} message refused {texts[1].id} -",
         f"{olga} message cancelled {texts[2].id} -",
         f"{olga} message retried {texts[3].id} -",
-        f"{olga} number added {NEW_YORK} -",
-        f"{olga} number removed {NEW_YORK} -",
+        f"{olga} number added {NEW_YORK} entry",
+        f"{olga} number removed {NEW_YORK} entry",
     ]
     assert audit.actor() == Actor("anna"), "nobody is signed in after a request"
 
@@ -194,7 +194,7 @@ def test_a_time_and_a_person_choose_rows_and_many_are_paged(run, at, database_ur
     numbers = [f"+1617{n:07}" for n in range(1_200)]
     DoNotCall.add(numbers[:600], TUESDAY_NOON + 9 * HOUR, "import")
     DoNotCall.add(numbers[600:], TUESDAY_NOON + 9 * HOUR, "import")
-    DoNotCall.add([LONDON], TUESDAY_NOON, "reply")  # by no person
+    OptedOut.add([LONDON], TUESDAY_NOON, "reply")  # by no person
     between = ("--since", "2026-03-03T18:00Z", "--until", "2026-03-03T19:00Z")
     (row,) = json.loads(run("audit", "--json", *between, "--by", "anna"))
     assert row == {
@@ -208,7 +208,7 @@ def test_a_time_and_a_person_choose_rows_and_many_are_paged(run, at, database_ur
         "key_id": None,
         "number": "+12125550101",
         "count": None,
-        "details": None,
+        "details": "entry",
     }
     newest, *others = json.loads(run("audit", "--json"))
     assert (newest["what"], newest["count"], len(others)) == ("numbers imported", 1_200, 3)
@@ -219,7 +219,7 @@ def test_a_time_and_a_person_choose_rows_and_many_are_paged(run, at, database_ur
     newest, second, *_ = json.loads(run("audit", "--json"))
     assert (newest["what"], newest["count"]) == ("messages purged", 1)
     assert (newest["details"], second["count"]) == ("ended before 2026-03-04T03:00:00.000Z", 1_200)
-    DoNotCall.remove(numbers, TUESDAY_NOON + 9 * HOUR, "operator")
+    do_not_call.remove(numbers, TUESDAY_NOON + 9 * HOUR, "shell")
     assert len(json.loads(run("audit", "--json"))) == 1_205
     assert run("audit", "--limit", "2").count("number removed") == 2
 

@@ -7,10 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-import models
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
-from access.limits import UNITS, KeyUse, parse, parse_recipient_limit, window
+from access.limits import KEPT, KeyUse, parse, parse_recipient_limit
 from answers import accepted, refusal, sender
 from app import create_app
 from database import clock
@@ -55,9 +54,9 @@ def retry_after(response):
 
 
 def used():
-    """Return the messages and the parts that are stored as used by the shop, by unit."""
-    row = KeyUse.get_by_id(ApiKey.named("shop").id)
-    return {unit: tuple(row.used(unit)) for unit in UNITS}
+    """Return what is stored as used by all keys: the seconds of each window, and how many."""
+    columns = KeyUse.seconds, KeyUse.in_parts, KeyUse.used
+    return sorted((seconds, used) for seconds, _, used in KeyUse.select(*columns).tuples())
 
 
 # How they are written
@@ -190,7 +189,7 @@ def test_what_is_refused_is_not_stored_and_uses_nothing_up(limited, at):
     refusal(send("b"), 429)
     refusal(send("b"), 429)
     assert Message.select().count() == 1
-    assert used() == dict.fromkeys(UNITS, (1, 1))
+    assert used() == [(1, 1), (60, 1)]
     at(TUESDAY_NOON + SECOND)
     first = send("b")
     accepted(first)
@@ -237,55 +236,72 @@ def test_a_key_without_its_own_limits_has_those_of_the_settings(service, setting
     refusal(own(), 429)
 
 
-def test_limits_that_come_back_count_what_was_accepted_in_a_later_window_too(service, at):
-    accepted(service(key_limits=parse("3/h,5/d"))())
-    at(TUESDAY_NOON + HOUR)
-    for _ in range(3):
-        accepted(service()())
-    send = service(key_limits=parse("3/h,5/d"))
-    for _ in range(2):
-        assert retry_after(send()) == HOUR // SECOND
-    at(TUESDAY_NOON + 2 * HOUR)
+def test_what_was_accepted_before_a_key_had_a_limit_of_that_unit_does_not_count(limited, run):
+    send = limited("9/h")
+    accepted(send(message=THREE_PARTS))
+    accepted(send())
+    run("keys", "limit", "shop", "2/d", "3p/d")
+    accepted(send(message=TWO_PARTS))
     accepted(send())
     refusal(send(), 429)
 
 
-def test_they_count_what_was_purged_before_they_were_taken_away_too(limited, run, at):
+def test_a_new_number_for_a_unit_keeps_its_count(limited, run):
+    send = limited("2/d")
+    accepted(send())
+    accepted(send())
+    refusal(send(), 429)
+    for limits in (["3/d"], ["4/d", "4/h"]):
+        run("keys", "limit", "shop", *limits)
+        accepted(send())
+        refusal(send(), 429)
+    run("keys", "limit", "shop")
+    accepted(send())  # and counts for nothing
+    for limits in (["4/d"], ["2/d"], ["1/h", "9/d"]):
+        run("keys", "limit", "shop", *limits)
+        refusal(send(), 429)
+    run("keys", "limit", "shop", "5/d")
+    (listed,) = json.loads(run("keys", "list", "--json"))
+    assert [(each["limit"], each["used"]) for each in listed["limits"]] == [("5/d", 4)]
+    accepted(send())
+    assert retry_after(send()) == 7 * HOUR // SECOND
+
+
+def test_what_is_purged_still_counts(limited, run, at):
     send = limited("5/mo,7p/mo")
     for text in (ONE, ONE, THREE_PARTS):
         accepted(send(message=text))
     run("messages", "cancel", "--key", "shop")
     at(TUESDAY_NOON + SECOND)
     run("messages", "purge", "--older-than", "0", "--yes")
-    run("keys", "limit", "shop")
+    assert not Message.select().exists()
+    refusal(send(message=THREE_PARTS), 429)
     accepted(send())
-    run("keys", "limit", "shop", "5/mo", "7p/mo")
-    refusal(send(message=TWO_PARTS), 429)
     accepted(send())
     refusal(send(), 429)
 
 
-def test_a_limit_that_is_set_again_and_again_in_one_window_counts_all_of_it(limited, run, at):
-    send = limited("2/d")
-    accepted(send())
-    accepted(send())
-    refusal(send(), 429)
-    for n, limits in enumerate((["3/d"], ["4/d", "4/h"], [], ["6/d"]), start=1):
+def test_the_latest_windows_are_kept_for_requests_that_come_late(limited, at):
+    send = limited("1/s")
+    for n in range(KEPT + 3):
         at(TUESDAY_NOON + n * SECOND)
-        run("keys", "limit", "shop", *limits)
         accepted(send())
-    refusal(send(), 429)
-    for limits in (["5/d"], ["6/h"], ["7/h", "6/d"]):
-        run("keys", "limit", "shop", *limits)
-        refusal(send(), 429)
-    (listed,) = json.loads(run("keys", "list", "--json"))
-    assert [(each["limit"], each["used"]) for each in listed["limits"]] == [("7/h", 6), ("6/d", 6)]
-    run("keys", "limit", "shop", "7/h", "7/d")
+    assert KeyUse.select().count() == KEPT + 1
+    for n in (2, KEPT, KEPT + 2):
+        at(TUESDAY_NOON + n * SECOND)
+        assert retry_after(send()) == 1
+
+
+def test_windows_that_a_clock_ahead_began_are_forgotten(limited, at):
+    send = limited("1/h,2/d")
     accepted(send())
+    at(TUESDAY_NOON + DAY)
+    accepted(send())
+    KeyUse.date_back(TUESDAY_NOON)
+    assert used() == [(3600, 1), (86_400, 1)]
+    accepted(send())
+    at(TUESDAY_NOON)
     refusal(send(), 429)
-    at(TUESDAY_NOON + HOUR)
-    assert retry_after(send()) == 6 * 3600
-    assert Message.select().count() == 7
 
 
 def test_a_rotated_key_keeps_its_limits_and_its_use(limited, run, client):
@@ -300,7 +316,6 @@ def test_a_rotated_key_keeps_its_limits_and_its_use(limited, run, client):
 def test_a_key_with_the_name_of_a_revoked_one_begins_anew(limited, run):
     accepted(limited("1/d")())
     run("keys", "revoke", "shop")
-    assert KeyUse.select().count() == 0
     send = limited("1/d")
     accepted(send())
     refusal(send(), 429)
@@ -320,7 +335,8 @@ def test_a_key_with_the_name_of_a_revoked_one_begins_anew(limited, run):
 )
 def test_a_month_is_one_of_utc(instant, begins, ends):
     seconds = [int(datetime(*day, tzinfo=UTC).timestamp()) for day in (begins, ends)]
-    assert window("mo", int(instant.timestamp())) == tuple(seconds)
+    (limit,) = parse("1/mo")
+    assert limit.span(int(instant.timestamp())) == tuple(seconds)
 
 
 def test_a_text_that_never_fits_is_refused_for_good(limited):
@@ -331,29 +347,6 @@ def test_a_text_that_never_fits_is_refused_for_good(limited):
     assert "2p/d" in response.json["message"]
     assert Message.select().count() == 0
     accepted(send(message=TWO_PARTS))
-
-
-def test_what_came_before_a_limit_counts_although_the_next_request_comes_late(limited, at):
-    """Its process was slow, so it is of the hour before."""
-    at(MIDNIGHT)
-    send = limited("")
-    for _ in range(3):
-        accepted(send())
-    ApiKey.named("shop").limit(parse("3/h"), clock.now())
-    at(MIDNIGHT - SECOND)
-    accepted(send())
-    at(MIDNIGHT + SECOND)
-    refusal(send(), 429)
-
-
-def test_what_a_version_before_has_counted_is_counted_anew(limited):
-    send, key = limited("4p/mo"), key_named("shop")
-    accepted(send())
-    create("x", key=key.id, parts=2)
-    latest = Message.select(Message.id).order_by(Message.id.desc()).first().id
-    KeyUse.update(used_d=2, last_id=latest).execute()  # as it does
-    refusal(send(message=TWO_PARTS), 429)
-    accepted(send())
 
 
 # Many at once
@@ -436,7 +429,7 @@ def test_of_a_keys_and_a_numbers_limit_the_longest_wait_counts(settings):
     response = send()
     assert retry_after(response) == 7200
     assert "1/2h" in response.json["message"]
-    assert used() == dict.fromkeys(UNITS, (1, 1))
+    assert used() == [(3600, 1)]
     accepted(send(to=LONDON))
     assert retry_after(send(to="+12125550188")) == 3600
     assert retry_after(send()) == 7200
@@ -445,11 +438,9 @@ def test_of_a_keys_and_a_numbers_limit_the_longest_wait_counts(settings):
 def test_an_index_serves_what_limits_count(database_url):
     store_many(30)
     key = key_named("shop").id
-    create("first", key=key)
-    assert reads_whole(lambda: models.accepted(key, 0, 10**9)) == []
-    both = {"limits": parse("9/d"), "recipient_limit": parse_recipient_limit("9/1h")}
-    assert reads_whole(lambda: create("second", key=key, **both)) == []
-    assert reads_whole(lambda: create("third", key=key, idempotency_key="a", **both)) == []
+    both = {"limits": parse("9/d,9p/mo"), "recipient_limit": parse_recipient_limit("9/1h")}
+    assert reads_whole(lambda: create("first", key=key, **both)) == []
+    assert reads_whole(lambda: create("second", key=key, idempotency_key="a", **both)) == []
 
 
 # What people see

@@ -433,7 +433,8 @@ NO_CARRIERS = {  # what cannot follow the beginning of a URL
     "smpp://user:s3cr": "%00et@127.0.0.1/15005550006 %C3%A9t@127.0.0.1/15005550006",
     "smpp://user:s3cret@127.0.0.1/15005550006?": """
         s3cret=1 binds=0 binds=101 binds=two binds= bind=receiver source_ton=256 dest_npi=-1
-        alphabet=utf8 system_type=%00 receipt_ids=octal receipt_ids= region=XX region=us
+        alphabet=utf8 system_type=%00 msg_id_type=hex msg_id_type=hex,dec,hex msg_id_type=hex,oct
+        msg_id_type= region=XX region=us
     """,
 }
 

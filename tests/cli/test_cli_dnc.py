@@ -5,12 +5,17 @@ import json
 import pytest
 
 import cli.dnc
-from access.do_not_call import DoNotCall, DoNotCallHistory
+from access import do_not_call
+from access.do_not_call import LISTS, DoNotCall, DoNotCallHistory, OptedOut
+from access.keys import ApiKey
+from access.rules import CHECKS
+from app import create_app
 from carriers import OptOut
 from database import clock
 from databases import on_both, on_sqlite
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 from sending import receipts
+from stored_messages import key_named
 
 pytestmark = [on_both, pytest.mark.usefixtures("noon")]
 
@@ -28,21 +33,23 @@ def import_file(flask, tmp_path):
         assert result.exit_code == status, result.output
         progress, *lines = result.stderr.splitlines()
         assert progress.startswith("importing")
-        return result.stdout.strip(), lines
+        summary, stops = result.stdout.splitlines()
+        assert stops.endswith("gets no texts" if "--opted-out" in options else "with check_dnc")
+        return summary, lines
 
     return run
 
 
-def on_the_list():
-    return {row.number for row in DoNotCall.select()}
+def on_the_list(which=DoNotCall):
+    return {row.number for row in which.select()}
 
 
 def test_a_listed_number_that_is_valid_no_more_is_checked_and_removed(session):
-    DoNotCall.add(["+22501234567"], TUESDAY_NOON, "reply")
+    OptedOut.add(["+22501234567"], TUESDAY_NOON, "reply")
     session("""
         $ flask dnc check +22501234567
         listed
-        since 2026-03-03T17:00:00.000Z, by reply
+        opt-out since 2026-03-03T17:00:00.000Z, by reply: gets no texts
         $ flask dnc remove "+225 01 23 45 67"
         1 removed, 0 not listed
     """)
@@ -53,15 +60,23 @@ def test_numbers_are_added_checked_and_removed(session):
     session("""
         $ flask dnc add +12125550123 +442083661177 +12125550123
         2 added, 0 already listed
+        a number with an entry gets no texts with check_dnc
         $ flask dnc add "+1 (212) 555-0123" +33142685300
         1 added, 1 already listed
-        $ flask dnc list --limit 1
-        number        source    since
-        +12125550123  operator  2026-03-03T17:00:00.000Z
-        1 of 3 numbers
+        a number with an entry gets no texts with check_dnc
+        $ flask dnc add --opted-out +12125550123
+        1 added, 0 already listed
+        a recipient who opted out gets no texts
+        $ flask dnc list --limit 3
+        number        kind     source    since
+        +12125550123  opt-out  operator  2026-03-03T17:00:00.000Z
+        +12125550123  entry    operator  2026-03-03T17:00:00.000Z
+        +33142685300  entry    operator  2026-03-03T17:00:00.000Z
+        3 of 4: 1 opt-out, 3 entries
         $ flask dnc check "+1 212 555 0123"
         listed
-        since 2026-03-03T17:00:00.000Z, by operator
+        opt-out since 2026-03-03T17:00:00.000Z, by operator: gets no texts
+        entry since 2026-03-03T17:00:00.000Z, by operator: gets no texts with check_dnc
         $ flask dnc remove +12125550123 +13105550123
         1 removed, 1 not listed
         $ flask dnc check +12125550123
@@ -69,6 +84,22 @@ def test_numbers_are_added_checked_and_removed(session):
         [1]
     """)
     assert on_the_list() == {LONDON, PARIS}
+
+
+@pytest.mark.parametrize("check_dnc", CHECKS)
+@pytest.mark.parametrize("of_key", [None, *CHECKS])
+def test_what_a_number_gets_no_more_is_said_by_the_setting(settings, check_dnc, of_key):
+    """Of keys that have another rule, it is said that there are some."""
+    key = key_named("codes")
+    ApiKey.update(check_dnc=of_key).where(ApiKey.id == key.id).execute()
+    runner = create_app(settings._replace(check_dnc=check_dnc)).test_cli_runner()
+    some = ", unless a key's own rule says otherwise" if of_key not in (None, check_dnc) else ""
+    for option, stops_all in (["--opted-out"], check_dnc != "asked"), ([], check_dnc == "always"):
+        stops = f"gets no texts{'' if stops_all else ' with check_dnc'}{some}"
+        _, line = runner.invoke(args=["dnc", "add", *option, NEW_YORK]).stdout.splitlines()
+        assert line.endswith(f" {stops}")
+        check = runner.invoke(args=["dnc", "check", NEW_YORK])
+        assert sum(each.endswith(f": {stops}") for each in check.stdout.splitlines()) >= 1
 
 
 @pytest.mark.slow
@@ -83,12 +114,13 @@ def test_national_numbers_are_read_with_a_region(session, refused):
     session("""
         $ flask dnc add --region us "(212) 555-0123"
         1 added, 0 already listed
+        a number with an entry gets no texts with check_dnc
         $ flask dnc check "(212) 555-0123" --region US
         listed
-        since 2026-03-03T17:00:00.000Z, by operator
+        entry since 2026-03-03T17:00:00.000Z, by operator: gets no texts with check_dnc
         $ flask dnc history "(212) 555-0123" --region US
-        at                        what    why       who
-        2026-03-03T17:00:00.000Z  joined  operator  shell
+        at                        kind   what    why       who
+        2026-03-03T17:00:00.000Z  entry  joined  operator  shell
         $ flask dnc remove --region US 212-555-0123
         1 removed, 0 not listed
     """)
@@ -175,18 +207,22 @@ def test_of_a_file_that_is_not_utf_8_nothing_is_imported(encoding, refused, tmp_
     assert on_the_list() == set()
 
 
-def test_what_is_exported_can_be_imported(run, import_file):
+@pytest.mark.parametrize("which", LISTS)
+def test_what_is_exported_can_be_imported(run, import_file, which):
     numbers = [f"+1212555{n:04}" for n in range(100, 1150)]
-    DoNotCall.add(numbers, TUESDAY_NOON, "operator")
-    exported = run("dnc", "export")
+    which.add(numbers, TUESDAY_NOON, "operator")
+    LISTS[which is OptedOut].add([LONDON], TUESDAY_NOON, "operator")
+    options = ["--opted-out"] if which is OptedOut else []
+    exported = run("dnc", "export", *options)
     assert exported.splitlines()[:2] == [
         "number,source,since",
         f"{numbers[0]},operator,2026-03-03T17:00:00.000Z",
     ]
-    DoNotCall.remove(numbers, TUESDAY_NOON, "operator")
-    summary, lines = import_file(exported.encode())
+    do_not_call.remove(numbers, TUESDAY_NOON, "shell")
+    summary, lines = import_file(exported.encode(), *options)
     assert summary == "1050 added, 0 already listed, 1 skipped"
     assert lines == ["line 1: is not a phone number"]
+    assert on_the_list(which) == {*numbers}
 
 
 def test_an_exported_file_is_private(run, tmp_path):
@@ -242,8 +278,9 @@ def test_the_history_tells_every_change_by_whomever(session, run, import_file, a
         lambda: reply(False),
         lambda: import_file(NEW_YORK.encode()),
         lambda: reply(False),
-        lambda: DoNotCall.remove([NEW_YORK], clock.now(), "operator", "Olga"),
         lambda: reply(True, "carrier"),
+        lambda: do_not_call.remove([NEW_YORK], clock.now(), "Olga"),
+        lambda: run("dnc", "add", "--opted-out", NEW_YORK),
     )
     session(f"""
         $ flask dnc history {NEW_YORK}
@@ -256,16 +293,19 @@ def test_the_history_tells_every_change_by_whomever(session, run, import_file, a
         change()
     session("""
         $ flask dnc history "+1 212 555 0123"
-        at                        what    why       who
-        2026-03-03T00:00:00.000Z  joined  operator  shell
-        2026-03-03T02:00:00.000Z  left    operator  shell
-        2026-03-03T04:00:00.000Z  joined  reply     -
-        2026-03-03T06:00:00.000Z  left    reply     -
-        2026-03-03T08:00:00.000Z  joined  import    shell
-        2026-03-03T10:00:00.000Z  left    operator  Olga
-        2026-03-03T11:00:00.000Z  joined  carrier   -
+        at                        kind     what    why       who
+        2026-03-03T00:00:00.000Z  entry    joined  operator  shell
+        2026-03-03T02:00:00.000Z  entry    left    operator  shell
+        2026-03-03T04:00:00.000Z  opt-out  joined  reply     -
+        2026-03-03T06:00:00.000Z  opt-out  left    reply     -
+        2026-03-03T08:00:00.000Z  entry    joined  import    shell
+        2026-03-03T10:00:00.000Z  opt-out  joined  carrier   -
+        2026-03-03T11:00:00.000Z  opt-out  left    operator  Olga
+        2026-03-03T11:00:00.000Z  entry    left    operator  Olga
+        2026-03-03T12:00:00.000Z  opt-out  joined  operator  shell
     """)
-    last = {"at": "2026-03-03T11:00:00.000Z", "what": "joined", "why": "carrier", "who": None}
+    last = {"at": "2026-03-03T12:00:00.000Z", "kind": "opt-out", "what": "joined"}
+    last |= {"why": "operator", "who": "shell"}
     assert json.loads(run("dnc", "history", NEW_YORK, "--json"))[-1] == last
 
 

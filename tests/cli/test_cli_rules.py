@@ -13,7 +13,6 @@ FORMS = {
     "quiet-hours": "sun-fri 21:00-09:00, sat 21:00-12:00, holidays 00:00-24:00",
     "check-dnc": "always",
     "expire-after": "10m",
-    "hold-odd": "yes",
 }
 DEFAULTS = dict.fromkeys(FORMS, "default") | {"urgent": "no"}
 
@@ -53,7 +52,7 @@ def test_rules_are_set_shown_and_returned_to_the_settings(create, run, rules):
         assert rules(*options(FORMS), "--urgent") == FORMS | {"urgent": "yes"}
     assert rules() == FORMS | {"urgent": "yes"}
     columns = {name.replace("-", "_"): text for name, text in FORMS.items()}
-    assert listed(run) == columns | {"urgent": True, "hold_odd": True}
+    assert listed(run) == columns | {"urgent": True}
     assert "expire-after: 10m" in run("keys", "list")
     changed = rules("--hours", "default", "--not-urgent")
     assert changed == FORMS | {"hours": "default", "urgent": "no"}
@@ -69,7 +68,6 @@ def test_a_rule_is_kept_as_it_is_meant(app_key, session):
         check-dnc: default
         expire-after: default
         urgent: no
-        hold-odd: default
     """)
 
 
@@ -83,7 +81,6 @@ def test_a_rule_is_kept_as_it_is_meant(app_key, session):
         ("check-dnc", "yes", "check-dnc: must be one of always, opted-out, asked"),
         ("expire-after", "0m", "expire-after: must be minutes, hours or days, like 30m, 72h or"),
         ("expire-after", "\0", "expire-after: must be minutes, hours or days, like 30m, 72h or"),
-        ("hold-odd", "odd", "hold-odd: must be yes or no"),
         ("hours", "\ud800", "hours: must be an opening and a closing time, like 09:00-17:00"),
     ],
 )

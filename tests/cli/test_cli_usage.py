@@ -97,6 +97,13 @@ def test_a_key_is_counted_alone_and_keys_of_one_name_are_one(usage):
     assert usage("--key", "shop") == {("shop", "US"): (2, 2)}
 
 
+def test_texts_of_testers_are_no_usage(usage, tester):
+    ended(key=tester)
+    ended()
+    assert usage() == {("app", "US"): (1, 1)}
+    assert usage("--key", "tester") == {}
+
+
 def test_redaction_changes_no_figure(usage, run):
     ended(message=LONG)
     ended(to=LONDON, country="GB")

@@ -13,7 +13,7 @@ from peewee import TextField
 
 import database
 import schemas
-from access.do_not_call import DoNotCall, LastReply
+from access.do_not_call import LastReply, OptedOut
 from carriers import OptOut, Part, Receipt, Reply
 from carriers.ways import Way
 from database import clock, sqlite
@@ -106,6 +106,7 @@ FORGOTTEN = {
     "last_reply": {"number"},
 }
 KEPT_ON_PURPOSE = {
+    "opt_out": {"number"},
     "do_not_call": {"number"},
     "do_not_call_history": {"number"},
     "audit": {"number"},  # of the list
@@ -117,17 +118,16 @@ NO_NUMBER_AND_NO_TEXT = {
     "attempt": {"carrier", "result", "reference", "words", "receipt"},
     "audit": {"who", "what", "key_name", "details"},
     "carrier_state": {"name", "trouble", "stand_ins"},
+    "opt_out": {"source"},
     "do_not_call": {"source"},
-    "do_not_call_history": {"what", "why", "who"},
+    "do_not_call_history": {"kind", "what", "why", "who"},
     "early_receipt": {"reference", "carrier", "reason"},
     "event": {"webhook_id", "last_answer"},
     "event_address": {"url", "secret", "old_secret", "off"},
     "message": {"status", "approved_by", "cancelled_by"}
-    | {"last_error", "carrier", "carrier_reference", "lane", "country", "answers", "held_because"},
-    "key_day": {"country"},
+    | {"last_error", "carrier", "carrier_reference", "lane", "country", "answers"},
     "notice": {"subject", "newest"},
     "opt_out_message": {"id"},
-    "passes": {"distances"},
     "reply": {"carrier", "read_by", "part_reference"},
     "sign_in": {"id", "digest"},
 }
@@ -189,7 +189,7 @@ def test_the_last_word_of_a_number_is_kept_as_long_as_the_list_keeps_its_history
     assert [each.number for each in LastReply.select()] == [NEW_YORK]
     late = OptOut(NEW_YORK, False, "reply", TUESDAY_NOON + MINUTE)
     receipts.record_opt_out(late, TUESDAY_NOON + 3 * MINUTE, "asked")
-    assert DoNotCall.lists(NEW_YORK)
+    assert OptedOut.lists(NEW_YORK)
 
 
 @pytest.mark.slow

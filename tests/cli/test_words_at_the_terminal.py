@@ -45,9 +45,9 @@ def message(database_url):
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
-        *((words, ESCAPED) for words in ("stats", "events list", "keys events app", "audit")),
+        *((words, ESCAPED) for words in ("events list", "keys events app", "audit")),
         ("messages list", r"no\x1b[2J\x07\x9b1m PROBLEM: none"),
-        *((words, JSON) for words in ("stats --json", "messages list --json", "messages show ID")),
+        *((words, JSON) for words in ("messages list --json", "messages show ID")),
         *((words, JSON) for words in ("events list --json", "audit --json")),
         *((words, "") for words in ("messages retry ID", "messages approve ID")),
     ],

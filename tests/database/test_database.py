@@ -112,7 +112,7 @@ def test_all_rows_that_meet_a_condition_are_deleted_however_many_there_are(
 ):
     monkeypatch.setattr(database.tables, "BATCH", 2)
     for number in range(6):
-        DoNotCall.create(number=f"+1212555010{number}", added_at=clock.now())
+        DoNotCall.create(number=f"+1212555010{number}", added_at=clock.now(), source="operator")
     DoNotCall.delete_where(DoNotCall.number != "+12125550105")
     assert [each.number for each in DoNotCall.select()] == ["+12125550105"]
 
@@ -126,7 +126,7 @@ def broken_sql():
 
 def violated_rule():
     for _ in "12":
-        DoNotCall.create(number=NEW_YORK, added_at=clock.now())
+        DoNotCall.create(number=NEW_YORK, added_at=clock.now(), source="operator")
 
 
 def unfit_value():

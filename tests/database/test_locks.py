@@ -1,6 +1,7 @@
 """Locks on Postgres: taken in one order, so nobody is a deadlock's victim, and passed over."""
 
 import contextlib
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -11,11 +12,10 @@ from acceptance import AlreadyAnswered, NewMessage
 from acceptance.decisions import Request
 from acceptance.storage import insert_all
 from access.audit import Audit
-from access.do_not_call import DoNotCall
+from access.do_not_call import OptedOut
 from access.keys import ApiKey
 from access.limits import KeyUse, lock_numbers, parse, parse_recipient_limit
-from access.usual import KeyDay
-from carriers import Receipt
+from carriers import OptOut, Receipt
 from database import clock, db
 from databases import on_postgres
 from events.outbox import Event, EventAddress
@@ -35,7 +35,6 @@ from stored_messages import (
     key_named,
     look,
     new_message,
-    store,
     store_many,
 )
 
@@ -120,63 +119,15 @@ def test_messages_of_keys_with_limits_in_opposite_orders_are_no_deadlock(in_orde
     assert [*{one, two}] == [two, one]  # a set has the other order
     for key in (one, two):
         ApiKey.create(id=key, name=str(key), digest=str(key), created_at=TUESDAY_NOON)
-    for key in (one, two):
-        KeyUse.lock(key)
-    insert = insert_of([new_message(key=two), new_message(key=one)], limits=parse("9/s"))
-    assert kinds(in_order(KeyUse.lock, one, two, insert)) == [NewMessage] * 2
+    messages, (limit,) = [new_message(key=two), new_message(key=one)], parse("9/d")
+    second = messages[0].second
 
+    def count(key):
+        KeyUse.add(Counter({limit.window_of(key, second): 8}))
 
-def test_days_of_a_key_that_is_judged_and_of_one_that_is_not_any_more_are_no_deadlock(in_order):
-    one, two = (key_named(name).id for name in ("one", "two"))
-
-    def ask(key, hold_odd=True):
-        return Request(new_message(key=key), hold_odd=hold_odd)
-
-    assert kinds(insert_all([ask(one), ask(two)])) == [NewMessage] * 2
-    insert = closing(insert_all, [ask(one), ask(two, hold_odd=False)])
-    outcomes = in_order(lambda key: KeyDay.lock(*ask(key).usual_key), one, two, insert)
-    assert kinds(outcomes) == [NewMessage] * 2
-
-
-def test_countries_of_a_key_that_is_not_judged_any_more_are_no_deadlock(in_order):
-    key = key_named("one").id
-
-    def ask(country, hold_odd=True):
-        return Request(new_message(key=key, country=country), hold_odd=hold_odd)
-
-    for country in ("US", "GB"):
-        assert kinds(insert_all([ask(country)])) == [NewMessage]
-    db.execute_sql("ANALYZE key_day")  # so few rows are read in the order of the table
-    insert = closing(insert_all, [ask("US", hold_odd=False)])
-    outcomes = in_order(lambda country: KeyDay.lock(*ask(country).usual_key), "GB", "US", insert)
-    assert kinds(outcomes) == [NewMessage]
-
-
-def test_countries_of_a_key_that_is_revoked_are_no_deadlock(in_order):
-    key = key_named("one")
-
-    def usual(country):
-        return Request(new_message(key=key.id, country=country), hold_odd=True)
-
-    for country in ("US", "GB"):
-        insert_all([usual(country)])
-    db.execute_sql("ANALYZE key_day")
-    revoke = closing(key.revoke, clock.now())
-    assert in_order(lambda country: KeyDay.lock(*usual(country).usual_key), "GB", "US", revoke)
-    assert not KeyDay.select().exists()
-
-
-def test_what_a_person_decides_in_two_steps_is_no_deadlock(in_order):
-    """Approving again what is approved comes after the days of the others are locked."""
-    ask = Request(new_message(), hold_odd=True)
-    insert_all([ask])
-    waiting, approved = (store(clock.now(), approved=each) for each in (False, True))
-    locks = [
-        lambda: db.lock_rows(Message.select().where(Message.id == approved.id)).get(),
-        lambda: KeyDay.lock(*ask.usual_key),
-    ]
-    approve = closing(decide_on(waiting, approved).approve, "shell", clock.now())
-    assert in_order(lambda lock: lock(), *locks, approve) == [waiting.id, approved.id]
+    insert = insert_of(messages, limits=[limit])
+    assert kinds(in_order(count, one, two, insert)) == [NewMessage] * 2
+    assert [each.used for each in KeyUse] == [9, 9]
 
 
 def stop():
@@ -319,12 +270,12 @@ def test_events_that_another_has_locked_are_passed_over(locked_row, name):
     assert clock.now() - began < timedelta(seconds=2)
 
 
-def test_a_start_that_comes_while_people_list_the_number_ends_its_opt_out(in_order):
-    DoNotCall.add([FIRST], TUESDAY_NOON, "reply")
-    start = locking(DoNotCall.remove, [FIRST], TUESDAY_NOON + HOUR, "reply")
+def test_a_start_that_comes_while_people_note_an_opt_out_ends_it(in_order):
+    OptedOut.add([FIRST], TUESDAY_NOON, "reply")
+    start = locking(receipts.obey, OptOut(FIRST, False, "reply"), TUESDAY_NOON + HOUR, "asked")
 
-    def list_number(number):
-        DoNotCall.add([number], TUESDAY_NOON + HOUR, "operator")
+    def note(number):
+        OptedOut.add([number], TUESDAY_NOON + HOUR, "operator")
 
-    in_order(list_number, FIRST, SECOND, start)
-    assert DoNotCall.listed([FIRST]) == {FIRST: False}
+    in_order(note, FIRST, SECOND, start)
+    assert not OptedOut.lists(FIRST)

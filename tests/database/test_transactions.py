@@ -21,12 +21,12 @@ NUMBERS = [f"+1212555{number:04}" for number in range(9)]
 
 
 def add(number=NUMBERS[0]):
-    DoNotCall.create(number=number, added_at=clock.now())
+    DoNotCall.create(number=number, added_at=clock.now(), source="operator")
 
 
 def add_plainly(value):
     """Add a number by a statement that is not undone alone: peewee's asks for the row."""
-    db.execute_sql(f"INSERT INTO do_not_call (number, added_at) VALUES ({value}, 0)")
+    db.execute_sql(f"INSERT INTO do_not_call (number, added_at, source) VALUES ({value}, 0, '')")
 
 
 def listed():

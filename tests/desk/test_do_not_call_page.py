@@ -2,7 +2,8 @@
 
 import pytest
 
-from access.do_not_call import DoNotCall, DoNotCallHistory
+from access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
+from access.do_not_call import listed as listed_among
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 
 PAGE = "/desk/do-not-call"
@@ -15,29 +16,37 @@ def page(operator):
     return operator
 
 
+ENTRY = "as an entry, and gets no texts with check_dnc."
+OPT_OUT = "as an opt-out, and gets no texts."
+
+
 def test_an_operator_keeps_the_list(page):
-    for button, words, listed in (
-        ("Check", "is not on the list", False),
-        ("Add", "is on the list now", True),
-        ("Add", "was already on the list", True),
-        ("Check", "has been on the list since 2026-03-03, added by an operator", True),
-        ("Remove", "is no longer on the list", False),
-        ("Remove", "was not on the list", False),
+    wants_none = {"opted_out": "yes"}
+    for button, given, words, listed in (
+        ("Check", {}, "is not on the Do Not Call list.", None),
+        ("Add", {}, f"is on the Do Not Call list now, {ENTRY}", False),
+        ("Add", {}, f"was already on the Do Not Call list, {ENTRY}", False),
+        ("Check", {}, f"since 2026-03-03, added by an operator, {ENTRY}", False),
+        ("Add", wants_none, f"is on the Do Not Call list now, {OPT_OUT}", True),
+        ("Check", {}, f"since 2026-03-03, added by an operator, {OPT_OUT} +1 212", True),
+        ("Remove", {}, "is no longer on the Do Not Call list.", None),
+        ("Remove", {}, "was not on the Do Not Call list.", None),
     ):
-        page.press(button, number="+1 (212) 555-0123")
+        page.press(button, number="+1 (212) 555-0123", **given)
         text = page.page.text
-        assert text.index("Remove") < text.index(f"+1 212-555-0123 {words}")
+        assert text.index("Remove") < text.index("+1 212-555-0123")
+        assert words in text
         (result,) = (attrs for _, attrs in page.page.elements if attrs.get("id") == "result")
         assert "autofocus" in result
-        assert DoNotCall.lists(NEW_YORK) is listed
+        assert listed_among([NEW_YORK]).get(NEW_YORK) is listed
 
 
 def test_a_listed_number_that_is_valid_no_more_is_checked_and_removed(page):
-    DoNotCall.add(["+22501234567"], TUESDAY_NOON, "reply")
-    for button, words in (("Check", "has been on the list"), ("Remove", "is no longer on the")):
+    OptedOut.add(["+22501234567"], TUESDAY_NOON, "reply")
+    for button, words in (("Check", "has been on the"), ("Remove", "is no longer on the")):
         page.press(button, number="+225 01 23 45 67")
         assert f"+22501234567 {words}" in page.page.text
-    assert not DoNotCall.lists("+22501234567")
+    assert not OptedOut.lists("+22501234567")
 
 
 def test_the_country_of_national_numbers_is_asked_for_once(page):
@@ -48,7 +57,7 @@ def test_the_country_of_national_numbers_is_asked_for_once(page):
         assert words in page.page.text
         assert "Country of numbers without +" in page.page.text
     page.press("Add", number="020 8366 1177", region="gb")
-    assert "+44 20 8366 1177 is on the list now" in page.page.text
+    assert "+44 20 8366 1177 is on the Do Not Call list now" in page.page.text
     assert DoNotCall.lists(LONDON)
     assert "Number without + of GB" in page.page.text
     assert "Country" not in page.page.text

@@ -8,7 +8,7 @@ from access.limits import parse
 from database import clock
 from desk_visitor import issue
 from samples import HOUR, MINUTE, TUESDAY_NOON
-from stored_messages import key_named, store
+from stored_messages import create, key_named
 
 PAGE = "/desk/keys"
 
@@ -25,9 +25,10 @@ def paused(key):
 
 def test_each_key_is_shown_with_limits_and_what_it_sent_lately(operator, shop, at):
     at(TUESDAY_NOON - 3 * HOUR)
-    store(TUESDAY_NOON - 3 * HOUR, key=shop, parts=2)
+    create("early", key=shop.id, parts=2)
+    at(TUESDAY_NOON - MINUTE)
+    create("late", key=shop.id)
     at(TUESDAY_NOON)
-    store(TUESDAY_NOON - MINUTE, key=shop, parts=1)
     key_named("gone").revoke(TUESDAY_NOON)
     text = operator.read(PAGE)
     assert "gone" not in text

@@ -1,7 +1,5 @@
 """The figures and the trouble that operators see on the first page."""
 
-from datetime import timedelta
-
 import pytest
 
 from access.keys import Role
@@ -80,17 +78,6 @@ def test_whoever_decides_sees_that_texts_do_not_go(
     assert (words or "") in visitor.page.text
     sends = "Waits: texts are not going out" if words else "Sends at once"
     assert f"{sends} · 12:00 PM in New York" in visitor.page.text
-
-
-def test_an_operator_sees_why_most_texts_end_badly(operator):
-    for _ in range(5):
-        held(Status.FAILED, finished_at=TUESDAY_NOON, last_error="<b>no credit")
-    operator.open()
-    words = "5 of the latest 5 texts failed for one reason: <b>no credit"
-    assert words in operator.page.text
-    for _ in range(5):
-        held(Status.SENT, finished_at=TUESDAY_NOON + timedelta(seconds=1))
-    assert "for one reason" not in operator.read()
 
 
 def test_an_operator_sees_which_keys_are_at_a_limit_ten_by_name(operator, approver, app, at):

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from access.do_not_call import DoNotCall
+from access.do_not_call import DoNotCall, OptedOut, is_listed
 from access.keys import ApiKey, Role
 from carriers import Reply as Said
 from carriers.ways import Way
@@ -172,9 +172,9 @@ def test_mark_as_read_is_for_all_that_was_shown_of_a_number_and_so_is_its_opposi
 
 
 @on_both
-def test_what_is_unread_again_is_no_possible_opt_out_of_a_listed_number(operator, heard):
+def test_what_is_unread_again_is_no_possible_opt_out_of_who_has_opted_out(operator, heard):
     operator.press("Mark as read", heard[1], on=PAGE)
-    DoNotCall.add([heard[1].number], TUESDAY_NOON, "operator", "Bob")
+    OptedOut.add([heard[1].number], TUESDAY_NOON, "operator", "Bob")
     operator.press("Mark as unread", heard[1], on=PAGE)
     unread = Reply.get_by_id(heard[1].id)
     assert (unread.read_by, unread.may_be_no) == (None, False)
@@ -356,29 +356,41 @@ def test_add_to_do_not_call_reads_it_and_all_else_that_was_to_be_decided(operato
     operator.open(PAGE)
     unseen = hear("reply four")
     operator.press("Add to Do Not Call", first)
-    assert DoNotCall.entry(NEW_YORK).source == "operator"
+    assert OptedOut.entry(NEW_YORK).source == "operator"
     read = [Reply.get_by_id(each.id).read_by for each in (first, second, third, unseen)]
     assert read == ["Olga", "Olga", "Olga", None]
     assert operator.page.buttons("Add to Do Not Call") == []
-    assert "on the Do Not Call list" in operator.page.text
+    assert "opted out" in operator.page.text
+
+
+LISTED = "is on the Do Not Call list now, as an opt-out, and gets no texts."
+
+
+def test_who_has_but_an_entry_can_still_opt_out(operator):
+    reply = hear("no more of this")
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "import")
+    operator.press("Add to Do Not Call", reply, on=PAGE)
+    assert rows(operator)[0] == f"+1 212-555-0123 {LISTED}"
+    operator.press("Remove from Do Not Call", reply)
+    assert not is_listed(NEW_YORK)
 
 
 def test_an_operator_alone_lists_a_number_and_takes_it_off_again(operator, approver, heard):
     shown(approver)
     assert approver.page.buttons("Add to Do Not Call") == []
     assert approver.send(PAGE, list=heard[1].id).status_code == 403
-    assert not DoNotCall.select().exists()
+    assert not OptedOut.select().exists()
     operator.press("Add to Do Not Call", heard[1], on=PAGE)
-    assert rows(operator)[0] == "+1 212-555-0004 is on the Do Not Call list now."
-    assert DoNotCall.lists(heard[1].number)
+    assert rows(operator)[0] == f"+1 212-555-0004 {LISTED}"
+    assert OptedOut.lists(heard[1].number)
     shown(approver)
     assert approver.page.buttons("Remove from Do Not Call") == []
     assert approver.send(PAGE, unlist=heard[1].id).status_code == 403
-    assert DoNotCall.lists(heard[1].number)
+    assert OptedOut.lists(heard[1].number)
     for words in ("is no longer on", "was not on"):
         operator.send(PAGE, unlist=heard[1].id)
         assert rows(operator)[0] == f"+1 212-555-0004 {words} the Do Not Call list."
-    assert not DoNotCall.select().exists()
+    assert not OptedOut.select().exists()
     assert Reply.get_by_id(heard[1].id).read_by == "Olga"
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from access.audit import Action, Audit
-from access.do_not_call import DoNotCall
+from access.do_not_call import OptedOut
 from access.keys import ApiKey
 from access.limits import parse_recipient_limit
 from databases import on_both
@@ -174,7 +174,7 @@ def test_a_text_that_was_withdrawn_or_is_listed_by_now_is_undone_as_it_may(datab
     listed = store(to=LONDON, check_dnc=True)
     for message in (withdrawn, listed):
         assert decide_on(message).cancel("Olga", TUESDAY_NOON)
-    DoNotCall.add([LONDON], TUESDAY_NOON, "reply", "carrier")
+    OptedOut.add([LONDON], TUESDAY_NOON, "carrier")
     for message in (withdrawn, listed):
         assert not decide_on(message).undo_cancel("Ann", TUESDAY_NOON)
         assert not decide_on(message).undo_cancel("Olga", TUESDAY_NOON + MINUTE)

@@ -3,6 +3,7 @@
 import json
 import logging
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -21,7 +22,7 @@ from models import Message, Status
 from monitoring import notices
 from monitoring.notices import Notice, Notices
 from people import People
-from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
+from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import inbound, replies
 from sending.carrier_state import CarrierState
 from stored_messages import decide_on, key_named, store
@@ -52,9 +53,11 @@ def used(key, number, limits_of_it=None, now=TUESDAY_NOON, **more):
     """A key that has used up so many of a day."""
     if limits_of_it:
         key.limit(limits.parse(limits_of_it), TUESDAY_NOON)
-    counts = dict.fromkeys(("used_s", "used_min", "used_h"), 0) | {"used_d": number} | more
-    KeyUse.delete().where(KeyUse.key_id == key.id).execute()
-    KeyUse.create(key_id=key.id, second=int(now.timestamp()), **counts)
+    for name, used in ({"used_d": number} | more).items():
+        of, unit = name.split("_")
+        (limit,) = limits.parse(f"1{'p' if of == 'parts' else ''}/{unit}")
+        window = limit.window_of(key.id, int(now.timestamp()))
+        KeyUse.add(Counter({window: used - KeyUse.of([window])[window]}))
 
 
 # Approvals
@@ -272,29 +275,6 @@ def test_the_default_limits_are_told_too_and_others_than_the_days_are_not(look):
     used(key_named("shop"), 5)
     used(key_named("bank"), 4, "4/h")
     assert look(TUESDAY_NOON, key_limits=limits.parse("1/s,5/d")) == [f"{ALL} 5/d."]
-
-
-# What is unusual
-
-
-def test_what_is_unusual_is_told_at_once_once_a_day_for_each_country(look):
-    def held(parts, country, now=TUESDAY_NOON, key="shop"):
-        why = f"{parts} parts to {country} today, at most 3 on a day before"
-        awaiting(key, now=now, held_because=why, country=country)
-        return f"{why}: its texts to this country wait for approval."
-
-    awaiting("shop")
-    assert [text.partition(",")[0] for text in look(TUESDAY_NOON)] == ["1 text waits for approval"]
-    first = held(21, "US")
-    assert look(TUESDAY_NOON + SECOND) == [first]
-    held(22, "US")
-    others = {held(21, "GB"), held(30, "US", key="bank")}
-    assert {*look(TUESDAY_NOON + MINUTE)} == others
-    held(23, "US")
-    assert look(TUESDAY_NOON + 2 * MINUTE) == []
-    tomorrow = held(24, "US", TUESDAY_NOON + DAY)
-    assert tomorrow in look(TUESDAY_NOON + DAY)
-    assert look(TUESDAY_NOON + DAY) == []
 
 
 # Several schedulers

@@ -8,7 +8,7 @@ import pytest
 from smpp_peer import DELIVER_SM, RESPONSE, SILENCE, SmppPeer, delivery
 from test_smpp_foreign_peers import HERE, ForeignPeer
 
-from access.do_not_call import DoNotCall
+from access.do_not_call import OptedOut
 from carrier_servers import served
 from database import clock
 from models import Message, Status
@@ -69,11 +69,11 @@ def test_an_smscs_receipts_and_texts_come_while_the_scheduler_sends_and_rests(sc
         talkative.say(count, early=False)
     wait_until(lambda: statuses() == LAST_WORDS | {Status.QUEUED: 1})
     talkative.bound[0].deliver(delivery(b"Stop."), sequence=61)
-    wait_until(lambda: DoNotCall.lists(NEW_YORK))
+    wait_until(lambda: OptedOut.lists(NEW_YORK))
     wait_until(lambda: Message.get_by_id(waiting.id).status == Status.BLOCKED)
     wait_until(lambda: (ACKNOWLEDGED, 0, 61, b"\0") in talkative.pdus)
     talkative.bound[0].deliver(delivery(b"START"), sequence=62)
-    wait_until(lambda: not DoNotCall.lists(NEW_YORK))
+    wait_until(lambda: not OptedOut.lists(NEW_YORK))
     assert scheduler.terminate() == 0
     assert len(talkative.logins) == talkative.unbinds == 1
     assert not EarlyReceipt.select().exists()
@@ -86,7 +86,7 @@ def test_neither_a_stop_nor_the_end_waits_for_an_smsc_that_answers_no_text(sched
     scheduler = schedule("--every", "600", CARRIER_URL=peer.url, **environ)
     wait_until(lambda: len(peer.parts) == 8)
     peer.bound[0].deliver(delivery(b"STOP"), sequence=61)
-    wait_until(lambda: DoNotCall.lists(NEW_YORK))
+    wait_until(lambda: OptedOut.lists(NEW_YORK))
     wait_until(lambda: (ACKNOWLEDGED, 0, 61, b"\0") in peer.pdus)
     assert scheduler.terminate() == 0
 
@@ -105,7 +105,7 @@ def test_a_single_pass_that_sends_nothing_hears_what_an_smsc_has_kept(schedule, 
     talkative.kept = [*receipts, delivery(b"STOP")]
     assert schedule(CARRIER_URL=talkative.url).wait() == 0
     assert statuses() == {Status.DELIVERED: 3}
-    assert DoNotCall.lists(NEW_YORK)
+    assert OptedOut.lists(NEW_YORK)
     wait_until(lambda: [pdu[1] for pdu in talkative.pdus if pdu[0] == ACKNOWLEDGED] == [0] * 4)
 
 

@@ -60,7 +60,7 @@ def test_two_processes_that_add_the_same_numbers_wait_for_one_another(
 ):
     numbers = [f"+1212555{n:04}" for n in range(100, 200)]
     (tmp_path / "numbers").write_text("\n".join(reversed(numbers)))
-    insert = "INSERT INTO do_not_call VALUES (%s, 0)"
+    insert = "INSERT INTO do_not_call VALUES (%s, 0, 'import')"
     with contextlib.closing(connection_of(database_url)) as other, other.transaction():
         other.execute(insert, [numbers[0]])
         words = ("dnc", "import", tmp_path / "numbers")

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from access.do_not_call import DoNotCall
+from access.do_not_call import DoNotCall, OptedOut
 from access.keys import ApiKey, Role
 from access.sign_ins import SignIn
 from browser import ENTER, HOST
@@ -347,7 +347,7 @@ def approved():
 # A page: its cards, three buttons, what they change
 LISTS = {
     "": (twenty_texts, ("approve", "refuse", "approve"), approved),
-    "replies": (twenty_replies, ("read", "list", "list"), DoNotCall.select),
+    "replies": (twenty_replies, ("read", "list", "list"), OptedOut.select),
 }
 
 

@@ -20,7 +20,7 @@ from playhouse.migrations import Runner
 from smpp_peer import SILENCE, delivery
 
 import database
-from access.do_not_call import DoNotCall
+from access.do_not_call import OptedOut
 from access.keys import ApiKey, digest_of
 from answers import PATH
 from database import clock, db, pool, postgres
@@ -450,7 +450,7 @@ def fill(small_disk):
     connection = connection_of(f"sqlite:///{small_disk}/messages.db")
     with contextlib.closing(connection), contextlib.suppress(sqlite3.Error):
         connection.execute("PRAGMA wal_autocheckpoint = 0")  # or the log would begin anew
-        row = "INSERT INTO do_not_call (number, added_at) VALUES (hex(randomblob(20)), 0)"
+        row = "INSERT INTO opt_out_message (id, at) VALUES (hex(randomblob(20)), 0)"
         while True:
             connection.execute(row)
     return filler
@@ -468,7 +468,7 @@ def test_a_full_disk_is_503_and_a_problem_until_there_is_room_again(
     filler = fill(small_disk)
     for _ in range(6):
         assert_is_an_error(send(web, disk_key, VALID | {"message": "x" * 1600}), 503)
-    wait_until(lambda: "could not store" in ask(web, "GET", "/healthz?strict").text)
+    wait_until(lambda: '"web"' in ask(web, "GET", "/healthz?strict").text)
     for command, name in (("stats", ""), ("check", "disk: ")):
         told = start("flask", command, **environ)
         assert told.wait() == 1
@@ -518,7 +518,7 @@ def test_a_stop_that_comes_to_a_full_disk_costs_no_text_in_hand_its_yes(
         time.sleep(2)  # longer than the shorter claim
         filler.unlink()
         wait_until(lambda turn=turn: statuses() == {Status.SENT: 8 * turn})
-        wait_until(lambda number=number: DoNotCall.lists(number))
+        wait_until(lambda number=number: OptedOut.lists(number))
         go_on.clear()
     assert {*Counter(part.to for part in peer.parts).values()} == {2}
     assert Message.select().where(Message.in_doubt > 0).count() == 0

@@ -11,6 +11,7 @@ from databases import on_both, on_sqlite
 from models import FINISHED, Status
 from query_plans import plans, reads_whole
 from reports import listings, queue
+from reports.arrivals import arrivals
 from reports.listings import Filter
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import key_named, store, store_many
@@ -22,8 +23,7 @@ OPERATOR = ApiKey(id=0, name="Olga", role=Role.OPERATOR)
 ASKED_OFTEN = {
     "retrying": queue.retrying,
     "last sent": queue.last_sent_at,
-    "the commonest error": lambda: queue.commonest_error(OLD),
-    "why most ended badly": lambda: queue.failure_spike(TUESDAY_NOON),
+    "what became of a carrier's texts": lambda: arrivals(TUESDAY_NOON, ["fake"]),
     "await approval": queue.awaiting_approval,
     "await a carrier": queue.awaiting_carrier,
     "oldest due": lambda: queue.oldest_due(TUESDAY_NOON),
@@ -54,6 +54,7 @@ LISTED = {
 def test_an_index_serves_what_is_asked_often(database_url, name):
     store_many(30)
     store(status=Status.SENT, finished_at=OLD, carrier_reference="SM1")
+    store(status=Status.FAILED, carrier="fake", finished_at=TUESDAY_NOON)
     assert reads_whole(ASKED_OFTEN[name]) == []
 
 

@@ -5,7 +5,7 @@ They go through the carrier that the reply came from, and no other.
 
 import pytest
 
-from access.do_not_call import DoNotCall
+from access.do_not_call import OptedOut
 from carriers import CarrierError
 from carriers import Reply as Said
 from carriers.ways import Way
@@ -44,7 +44,7 @@ def the_answer():
 
 def test_it_is_sent_in_the_night_to_a_number_on_the_list(run_pass, carrier):
     hear()
-    assert DoNotCall.lists(NEW_YORK)
+    assert OptedOut.lists(NEW_YORK)
     quiet = {"quiet_hours": (21 * 60, 8 * 60)}
     run_pass(NIGHT + SECOND, **ANSWERING, **quiet)
     assert carrier.texts == [(NEW_YORK, "You get no more texts.")]
@@ -153,7 +153,7 @@ def replied(database_url, at):
 @pytest.mark.parametrize("carrier", ["us", "eu"])
 def test_it_goes_through_the_carrier_of_the_reply(replied, run_both, us, eu, carrier):
     replied(carrier)
-    assert DoNotCall.lists(NEW_YORK)
+    assert OptedOut.lists(NEW_YORK)
     belongs = Message.get_by_id(Reply.get().message_id)
     assert belongs.carrier == carrier, "not to the other carrier's text, the latest or not"
     assert run_both(TUESDAY_NOON + SECOND, stop_reply="You are off.")["sent"] == 1

@@ -181,7 +181,7 @@ def test_what_is_kept_back_in_doubt_is_sent_only_if_the_carrier_has_it(
         stop = OptOut(NEW_YORK, stop=True, source="reply")
         receipts.record_opt_out(stop, TUESDAY_NOON + MINUTE, "asked")
     elif why == "stop while it is asked":
-        askable.finding = lambda: DoNotCall.add([NEW_YORK], TUESDAY_NOON, "STOP")
+        askable.finding = lambda: DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
     elif why == "cancel":
         assert decide_on(again(message)).cancel("shell", TUESDAY_NOON + MINUTE)
     elif why == "number":

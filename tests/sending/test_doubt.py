@@ -1,20 +1,22 @@
 """Equal texts of which a carrier may have copies, and messages that are too old or break rules."""
 
 import threading
-import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
 import recipients
 from carriers import CarrierError, Receipt
+from database import db
 from databases import on_both
 from fake_carrier import FOR_GOOD
 from models import Message, Status
-from running import wait_until
-from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
+from own_threads import begin
+from samples import ALWAYS_OPEN, DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import doubts, receipts, waiting
-from stored_messages import FAKE, again, decide_on, held, store, store_many
+from sending.attempts import IS_UNDER_WAY, Attempt
+from stored_messages import FAKE, SENDER, again, decide_on, held, store, store_many
 
 pytestmark = on_both
 
@@ -57,24 +59,82 @@ def test_without_a_delay_of_retries_a_question_is_not_put_again_at_once(run_pass
     assert len(askable.asked) == 2
 
 
-def test_a_text_in_doubt_does_not_take_the_reference_of_one_under_way(run_pass, askable):
-    """An equal text, which the carrier has taken and not yet answered when it is asked."""
-    doubtful = store(in_doubt=1, in_doubt_since=TUESDAY_NOON, attempts=1)
-    fresh, asked = store(), threading.Event()
-
-    def answer_late():
-        assert asked.wait(10)
-        time.sleep(0.3)  # the list of then is recorded before this answer
-        return "SM0"
-
-    askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello") and answer_late()
-    askable.finding = lambda: wait_until(lambda: askable.taken) and asked.set()
-    assert later(run_pass, 0, carrier=askable)["sent"] == 1
-    assert again(doubtful).status == Status.QUEUED
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_an_equal_text_is_put_off_by_a_minute_while_the_first_is_in_hand(
+    run_pass, askable, is_listed
+):
+    """It is being sent, and then in doubt until the carrier answers."""
+    first, second = store(), store(send_at=TUESDAY_NOON + SECOND / 2)
+    is_taken = (lambda: askable.take(NEW_YORK, "Hello", IN_DOUBT)) if is_listed else IN_DOUBT
+    askable.answers[NEW_YORK] = is_taken
+    askable.listing = CarrierError("out of order")
+    assert later(run_pass, 1 / 60, carrier=askable) == Counter({"retrying": 1, "rescheduled": 1})
+    assert again(second).send_at == TUESDAY_NOON + SECOND + MINUTE
+    assert later(run_pass, 2, carrier=askable)["rescheduled"] == 1
+    askable.listing = None
     askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
-    assert later(run_pass, 1, carrier=askable) == Counter({"sent": 1})
-    assert again(fresh).carrier_reference == "SM0"
-    assert again(doubtful).carrier_reference == "SM1"
+    later(run_pass, 20, carrier=askable)
+    later(run_pass, 40, carrier=askable)
+    assert len(askable.texts) == (2 if is_listed else 3)
+    references = [again(each).carrier_reference for each in (first, second)]
+    assert references == ["SM0", "SM1"]
+
+
+def test_no_other_text_is_put_off(run_pass, carrier, askable):
+    held(Status.SENDING, carrier="fake")
+    held(Status.FAILED, message="Failed", in_doubt=1, carrier="fake", finished_at=TUESDAY_NOON)
+    held(Status.SENDING, message="Bye", carrier="other")
+    for to, text in ((LONDON, "Hello"), (NEW_YORK, "Failed"), (NEW_YORK, "Bye")):
+        store(to=to, message=text)
+    assert later(run_pass, 0, carrier=askable, **ALWAYS_OPEN) == Counter({"sent": 3})
+    store_many(3)
+    Message.update(to=NEW_YORK).where(Message.status == Status.QUEUED).execute()
+    assert later(run_pass, 0, carrier=carrier) == Counter({"sent": 3}), "it cannot be asked"
+
+
+def test_of_two_schedulers_at_once_one_gives_the_carrier_an_equal_text(database_url):
+    first, second = store(), store()
+    is_open, commit = threading.Event(), threading.Event()
+
+    def texts_in_hand(message):
+        return doubts.texts_at(FAKE, [message], IS_UNDER_WAY)
+
+    def hold():
+        with db.atomic():
+            assert texts_in_hand(first) == set()
+            Message.update(status=Status.SENDING).where(Message.id == first.id).execute()
+            Attempt.begin([first], "fake", SENDER, TUESDAY_NOON)
+            is_open.set()
+            commit.wait(60)
+
+    def follow():
+        with db.atomic():
+            return texts_in_hand(second)
+
+    db.close()
+    with ThreadPoolExecutor() as pool:
+        holding = begin(pool, hold)
+        assert is_open.wait(60)
+        following = begin(pool, follow)
+        wait([following], timeout=0.3)  # it is done too early, or waits
+        commit.set()
+        holding.result()
+        assert following.result() == {(NEW_YORK, "Hello")}
+
+
+def test_about_a_text_that_a_person_retried_the_carrier_is_not_asked_while_an_equal_one_is_sent(
+    run_pass, askable
+):
+    expired = held(Status.EXPIRED, in_doubt=1, carrier="fake", finished_at=TUESDAY_NOON)
+    assert decide_on(expired).retry(TUESDAY_NOON, 3 * DAY)
+    other = held(Status.SENDING, carrier="fake")
+    later(run_pass, 1, carrier=askable)
+    assert askable.asked == []
+    receipts.sent({other.id: "SM0"}, TUESDAY_NOON, FAKE)
+    askable.taken.append((NEW_YORK, "Hello"))
+    askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
+    later(run_pass, 10, carrier=askable)
+    assert again(expired).carrier_reference == "SM1", "it was sent again"
 
 
 def test_a_yes_that_comes_after_a_retry_does_not_undo_the_retry(run_pass, askable):

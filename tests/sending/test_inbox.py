@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 import database
-from access.do_not_call import DoNotCall
+from access.do_not_call import OptedOut
 from carriers import OptOut, Part, Receipt
 from carriers import Reply as Said
 from databases import on_both
@@ -94,7 +94,7 @@ def test_whichever_statement_fails_each_reply_among_receipts_is_recorded_once(co
     for failing in collect(words, later, stop_reply="Bye.", help_reply="Ask us."):
         texts = sorted(each.text for each in Reply.select())
         assert texts == ["STOP", "Yes", "Yes", "ab", "stop"], failing
-        numbers = {each.number for each in DoNotCall.select()}
+        numbers = {each.number for each in OptedOut.select()}
         assert numbers == {NEW_YORK, NEIGHBOUR, THIRD}, failing
         assert Message.select().where(Message.answers == "STOP").count() == 1, failing
     assert failing > 20
@@ -115,6 +115,6 @@ def test_a_database_that_fails_in_a_pass_loses_no_stop(settings, at, faulty, mon
     monkeypatch.setattr(Inbox, "collect", break_down)
     with pytest.raises(database.ERRORS):
         scheduler.run_pass()
-    assert not DoNotCall.lists(NEW_YORK)
+    assert not OptedOut.lists(NEW_YORK)
     scheduler.run_pass()
-    assert DoNotCall.lists(NEW_YORK)
+    assert OptedOut.lists(NEW_YORK)

@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import pytest
 
 import carriers
-from access.do_not_call import DoNotCall
+from access.do_not_call import OptedOut
 from app import create_app
 from carrier_servers import Answer
 from carriers import Reply as Said
@@ -61,21 +61,11 @@ def test_a_stop_that_came_while_nobody_listened_stops(listen, twilio_server):
     ]
     listen(BACK)
     assert texts() == [(LONDON, "see you"), (NEW_YORK, "STOP")]
-    assert DoNotCall.entry(NEW_YORK).opted_out_at
+    assert OptedOut.lists(NEW_YORK)
     assert Reply.get(Reply.number == NEW_YORK).message_id == sent.id
     assert Reply.get(Reply.number == NEW_YORK).at == TUESDAY_NOON + 5 * MINUTE
     listen(BACK + AWAY)
     assert len(texts()) == 2, "once each"
-
-
-def test_one_that_came_while_its_carrier_was_renamed_stops(listen, twilio_server):
-    listen(TUESDAY_NOON)
-    twilio_server.messages = [incoming(NEW_YORK, "STOP")]
-    renamed = f"{twilio_server.url}#name=us&was=older,twilio"
-    listen(BACK, renamed)
-    assert DoNotCall.lists(NEW_YORK)
-    listen(BACK + SECOND, renamed)
-    assert len(twilio_server.asked) == 1
 
 
 @pytest.fixture
@@ -93,11 +83,10 @@ def called_back(settings, twilio_server):
 
 
 @pytest.mark.parametrize("is_called_first", [True, False])
-@pytest.mark.parametrize("was", ["", "#name=us&was=twilio"])
 def test_what_is_called_back_as_well_is_kept_once(
-    listen, twilio_server, called_back, is_called_first, was
+    listen, twilio_server, called_back, is_called_first
 ):
-    url = f"{twilio_server.url}{was}"
+    url = twilio_server.url
     listen(TUESDAY_NOON, url)
     twilio_server.messages = [incoming(NEW_YORK, "Hi")]
     if is_called_first:
@@ -149,7 +138,7 @@ def test_a_stop_that_is_read_late_does_not_undo_a_start(listen, twilio_server):
     rules = ReplyRules(ways.parse(twilio_server.url)[0], "opted-out", None, None)
     inbound.record([started], TUESDAY_NOON + 10 * MINUTE, rules)
     listen(BACK)
-    assert not DoNotCall.lists(NEW_YORK)
+    assert not OptedOut.lists(NEW_YORK)
 
 
 def test_of_a_messaging_service_its_own_are_read(twilio_server):
@@ -159,11 +148,11 @@ def test_of_a_messaging_service_its_own_are_read(twilio_server):
         incoming(LONDON, "another's", "SM2", messaging_service_sid=f"MG{'2' * 32}"),
     ]
     url = twilio_server.url.replace("+15005550006", service)
-    found = carriers.connect(url, 1, 5, None).incoming(TUESDAY_NOON, ["twilio"])
+    found = carriers.connect(url, 1, 5, None).incoming(TUESDAY_NOON)
     assert [(each.number, each.text) for each in found] == [(NEW_YORK, "ours")]
 
 
 def test_nobody_can_have_answered_a_name(twilio_server):
     url = twilio_server.url.replace("+15005550006", "ACME")
-    assert carriers.connect(url, 1, 5, None).incoming(TUESDAY_NOON, ["twilio"]) == []
+    assert carriers.connect(url, 1, 5, None).incoming(TUESDAY_NOON) == []
     assert twilio_server.asked == []

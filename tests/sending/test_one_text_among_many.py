@@ -92,8 +92,10 @@ def test_it_is_tried_again_like_any_that_is_refused_for_now_until_it_has_failed(
     assert (again(refused).status, again(refused).attempts) == (Status.QUEUED, 0)
 
 
-def test_its_further_tries_are_no_trouble_of_the_carrier(refused, run_for, carrier, caplog):
-    assert health.read(TUESDAY_NOON + 40 * SECOND).problems() == []
+def test_its_further_tries_are_no_trouble_of_the_carrier(
+    refused, run_for, carrier, settings, caplog
+):
+    assert health.read(TUESDAY_NOON + 40 * SECOND, settings).problems() == []
     caplog.clear()
     given = len(carrier.texts)
     run_for(40, 120, 10)
@@ -105,7 +107,9 @@ def test_its_further_tries_are_no_trouble_of_the_carrier(refused, run_for, carri
     assert statuses()[Status.SENT] == 40, "no pause either"
 
 
-def test_as_the_text_that_goes_first_after_a_pause_it_does_not_end_that(refused, run_pass, carrier):
+def test_as_the_text_that_goes_first_after_a_pause_it_does_not_end_that(
+    refused, run_pass, carrier, settings
+):
     """The account is refused in earnest meanwhile; it costs this text nothing more, either."""
     other = store(TUESDAY_NOON + 50 * SECOND, key=key_of("a"))
     carrier.answers[NEW_YORK] = ACCOUNT
@@ -115,7 +119,7 @@ def test_as_the_text_that_goes_first_after_a_pause_it_does_not_end_that(refused,
     assert carrier.numbers[-2:] == [NEW_YORK, POISON]
     waits = again(refused)
     assert (waits.status, waits.attempts) == (Status.QUEUED, 1)
-    assert health.read(TUESDAY_NOON + 2 * MINUTE).problems()
+    assert health.read(TUESDAY_NOON + 2 * MINUTE, settings).problems()
 
 
 def test_a_text_that_is_refused_again_while_no_other_is_taken_loses_no_retry(run_for, carrier):
@@ -194,9 +198,7 @@ def test_a_question_that_is_refused_as_the_account_holds_up_no_others(run_for, s
 @pytest.mark.slow
 @pytest.mark.parametrize("no", [ACCOUNT, TOO_FAST, PAGE], ids=["account", "too fast", "pages"])
 @pytest.mark.parametrize("names", ["u a", "a b", "u v", "u v a", "u a b c"])
-def test_it_is_never_twice_in_a_row_of_the_same_key_while_another_has_one(
-    run_for, carrier, names, no
-):
+def test_keys_have_their_turns_one_after_the_other_urgent_or_not(run_for, carrier, names, no):
     """Each pass is of a scheduler of its own."""
     begun = names.split()
     for name, number in zip(begun, itertools.count(), strict=False):
@@ -217,7 +219,7 @@ def test_it_is_never_twice_in_a_row_of_the_same_key_while_another_has_one(
 
 @on_both
 @pytest.mark.parametrize("no", [ACCOUNT, TOO_FAST, PAGE], ids=["account", "too fast", "pages"])
-def test_an_urgent_text_goes_first_unless_its_key_had_the_last_turn(run_pass, carrier, no):
+def test_a_key_that_had_its_turn_goes_to_the_end_though_it_is_urgent(run_pass, carrier, no):
     store(key=key_of("a"), message="a")
     carrier.answers = {NEW_YORK: NO_CONNECTION if no is PAGE else no}
     run_pass(TUESDAY_NOON)

@@ -54,8 +54,9 @@ def checked():
     return Checked()
 
 
-def problems(now):
-    return health.read(now).problems()
+@pytest.fixture
+def problems(settings):
+    return lambda now: health.read(now, settings).problems()
 
 
 def errors(caplog):
@@ -152,13 +153,16 @@ def test_too_fast_goes_on_though_nothing_waited_when_the_pause_was_over(run_pass
     assert run_pass(then + 2 * SECOND, checked)["sent"] == 20
 
 
-def test_a_probe_that_was_claimed_by_a_clock_ahead_is_not_waited_for(run_pass, carrier):
+def test_a_probe_that_was_claimed_by_a_clock_ahead_is_waited_for_as_any(run_pass, carrier):
+    CarrierState.record_pass(TUESDAY_NOON + HOUR, {"fake": []})
     store()
     long_ago = TUESDAY_NOON - HOUR
-    CarrierState.create(
-        name="fake", retry_at=long_ago, paused_at=long_ago, tried_at=TUESDAY_NOON + HOUR, pause=1
-    )
-    assert run_pass(TUESDAY_NOON)["sent"] == 1
+    probed_at = TUESDAY_NOON + HOUR
+    CarrierState.update(
+        retry_at=long_ago, paused_at=long_ago, tried_at=probed_at, pause=1
+    ).execute()
+    run_pass(TUESDAY_NOON)
+    assert run_pass(TUESDAY_NOON + 5 * MINUTE + SECOND)["sent"] == 1
 
 
 # Who ends one
@@ -319,7 +323,7 @@ And how often the carrier was asked whether it serves.
 @on_sqlite
 @pytest.mark.parametrize("what", TROUBLES)
 def test_a_question_ends_an_outage_and_a_text_ends_a_trouble_that_texts_began(
-    run_pass, checked, what
+    problems, run_pass, checked, what
 ):
     steps, checks = TROUBLES[what]
     for second, said, served, is_trouble in steps:
@@ -334,7 +338,7 @@ def test_a_question_ends_an_outage_and_a_text_ends_a_trouble_that_texts_began(
 
 
 def test_too_fast_as_the_first_answer_ends_an_outage_and_begins_a_pause_of_a_second(
-    run_pass, carrier
+    problems, run_pass, carrier
 ):
     carrier.answers = dict.fromkeys(store_many(3), DOWN)
     for second in (0, 5, 15):
@@ -352,7 +356,9 @@ def test_too_fast_as_the_first_answer_ends_an_outage_and_begins_a_pause_of_a_sec
 @on_sqlite
 @pytest.mark.parametrize("said", [[], ["SM1"], TOO_FAST], ids=["not taken", "taken", "too fast"])
 @pytest.mark.parametrize("no", [ACCOUNT, PAGE], ids=["the account", "pages"])
-def test_a_question_about_a_doubt_ends_no_trouble_that_texts_began(run_pass, checked, no, said):
+def test_a_question_about_a_doubt_ends_no_trouble_that_texts_began(
+    problems, run_pass, checked, no, said
+):
     checked.answers = dict.fromkeys(store_many(5, max_retries=0), no)
     run_pass(TUESDAY_NOON, checked)
     Message.update(status=Status.CANCELLED, finished_at=TUESDAY_NOON).execute()
@@ -370,7 +376,7 @@ def test_a_question_about_a_doubt_ends_no_trouble_that_texts_began(run_pass, che
 
 
 @on_sqlite
-def test_silent_questions_begin_an_outage_that_a_question_ends(run_pass, checked):
+def test_silent_questions_begin_an_outage_that_a_question_ends(problems, run_pass, checked):
     in_doubt(5)
     checked.listing = PAGE
     run_pass(TUESDAY_NOON, checked)

@@ -9,11 +9,12 @@ from carriers import Reply as Said
 from carriers.ways import Way
 from database import clock, db
 from databases import on_both, on_sqlite
-from models import Status
+from models import Message, Status
 from query_plans import plans, reads_whole
 from reports.listings import Cursor
 from samples import DAY, NEW_YORK, TUESDAY_NOON
-from sending import claims, inbound, inbox
+from sending import claims, doubts, inbound, inbox
+from sending.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY
 from sending.inbound import ReplyRules
 from sending.replies import Reply
 from stored_messages import key_named, store, store_many
@@ -51,7 +52,7 @@ ACTIONS = {
     "may be a no": lambda: lambda: [*inbox.listing(TUESDAY_NOON, 50, may_be_no=True)],
     "of a number": lambda: lambda: [*inbox.listing(TUESDAY_NOON, 50, to=NEW_YORK)],
     "since": lambda: lambda: [*inbox.listing(TUESDAY_NOON, 50, since=TUESDAY_NOON)],
-    "decided": lambda: lambda: Reply.note_listed("Olga", TUESDAY_NOON),
+    "decided": lambda: lambda: Reply.note_listed([NEW_YORK], "Olga", TUESDAY_NOON),
     "due": lambda: lambda: inbound.settle(TUESDAY_NOON),
     "purge": lambda: lambda: Reply.purge(TUESDAY_NOON - DAY, TUESDAY_NOON),
     "forget": lambda: lambda: Reply.forget_number(NEW_YORK, TUESDAY_NOON),
@@ -131,6 +132,17 @@ def test_what_waits_in_other_lanes_is_not_even_passed_over(action, many):
 @pytest.mark.parametrize("action", [claims.lanes, claim_urgent_ones, claim_others])
 def test_no_statement_of_a_claim_reads_the_whole_table(action, many):
     assert not reads_whole(action)
+
+
+def test_what_is_in_hand_is_found_without_reading_all_texts_to_its_number(many):
+    Message.update(to=NEW_YORK).execute()
+    message = Message.select().first()
+
+    def texts_in_hand():
+        doubts.texts_at(stored_messages.FAKE, [message], IS_UNDER_WAY, IS_ASKED_ABOUT)
+
+    assert not reads_whole(texts_in_hand)
+    assert not any("message_to" in line for lines in plans(texts_in_hand) for line in lines)
 
 
 @on_sqlite

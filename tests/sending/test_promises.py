@@ -35,7 +35,8 @@ import database
 import models
 import recipients
 import scheduler as scheduling
-from access.do_not_call import DoNotCall
+from access import do_not_call
+from access.do_not_call import DoNotCall, OptedOut
 from access.keys import ApiKey, Role
 from carriers import Carrier, CarrierError, Receipt
 from carriers.lanes import TESTERS, Lane, Routes
@@ -46,7 +47,7 @@ from recipients.hours import BusinessHours
 from recipients.quiet import QuietPlaces
 from samples import DAY, HOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import carrier_state, heartbeats, inbound, outcomes, receipts, retention
+from sending import carrier_state, doubts, heartbeats, inbound, outcomes, receipts, retention
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState, Permission
 from sending.claims import Claims
@@ -125,17 +126,16 @@ class FakeCarrier(Carrier):
     machine = None
 
     def __init__(self, askable, name):
-        self.can_be_asked, self.name, self.was = askable, name, ()
+        self.can_be_asked, self.name = askable, name
         self.fates, self.health = repeat(YES), YES
 
     @property
     def way(self):
-        return Way(self.name, was=self.was)
+        return Way(self.name)
 
     @property
     def url(self):
-        was = f"&was={','.join(self.was)}" if self.was else ""
-        return f"fake://here#name={self.name}{was}"
+        return f"fake://here#name={self.name}"
 
     def send(self, to, text, *, message_id, valid_for):
         return self.machine.given(self, to, text, message_id, valid_for, next(self.fates))
@@ -215,7 +215,7 @@ class PausingScheduler(Scheduler):
             return
         end = self.clock.monotonic() + self.machine.every
         self.run_pass(end)
-        self.listen(end)
+        self.go_on_until(end)
         if self.stop.is_requested:
             self.finish()
             self.close()
@@ -289,21 +289,21 @@ ORDERS = {
     "send_in": st.sampled_from([None, None, None, 60, 13 * 3600]),
     "count": st.integers(1, 3),
     "tester": st.sampled_from([False, False, True]),
+    "alike": st.booleans(),
 }
 
 
 SCENES = (
     *("nothing_yet", "pause_is_lengthened", "doubt_is_settled_in_pause", "doubt_goes_first"),
     *("outage", "jump_beside_living", "death_beside_long_pass", "doubts_are_retried", "help"),
-    *("doubt_beside_twin", "life_after_death", "late_no", "late_thread", "cancelled_in_doubt"),
+    *("doubt_beside_equal", "life_after_death", "late_no", "late_thread", "cancelled_in_doubt"),
     *("send_date_at_night", "early_receipt"),
 )
 
 
 def is_kept_off(number, check_dnc):
     """Say whether the Do Not Call list keeps a text from a number: who opted out gets none."""
-    entry = DoNotCall.entry(number)
-    return entry is not None and (check_dnc or entry.opted_out_at is not None)
+    return OptedOut.lists(number) or (check_dnc and DoNotCall.lists(number))
 
 
 class Promises(RuleBasedStateMachine):
@@ -327,7 +327,7 @@ class Promises(RuleBasedStateMachine):
         self.carrier, self.simulator = self.carriers[0], simulator
         for each in (*self.carriers, simulator):
             each.machine = self
-        self.orders, self.copies, self.serial, self.renamed = {}, [], count(), count()
+        self.orders, self.copies, self.serial = {}, [], count()
         self.budget = Counter()  # by number and text, how many copies are asked for
         self.tries = Counter()  # by the same, how often, with retries
         self.named = {}  # by each reference that was ever recorded, its message
@@ -354,10 +354,10 @@ class Promises(RuleBasedStateMachine):
         return [each for each in self.carriers if each is not self.carrier]
 
     def at(self, name):
-        """Return the carrier that has or had a name."""
+        """Return the carrier of a name."""
         if name == TESTERS:
             return self.simulator
-        return next(each for each in self.carriers if name in each.way.names)
+        return next(each for each in self.carriers if name == each.name)
 
     def carriers_for(self, order):
         if order.answers_by:
@@ -379,15 +379,19 @@ class Promises(RuleBasedStateMachine):
     def create(self, **order):
         self.store(**order)
 
-    def store(self, to, max_retries, check_dnc, manual_mode, send_in, count, tester=False):
-        """A client asks for a text, or for some equal ones."""
+    def store(
+        self, to, max_retries, check_dnc, manual_mode, send_in, count, tester=False, alike=False
+    ):
+        """A client asks for some texts, which may be equal to one another and to earlier ones."""
         if is_kept_off(to, check_dnc):
             return
-        text, key = ("Test", {"key": self.tester}) if tester else ("Hello", {})
+        word, key = ("Test", {"key": self.tester}) if tester else ("Hello", {})
         send_date = send_in and self.now + send_in * SECOND
         send_at = send_date or self.next_opening(to) or self.now
         for _ in range(count):
-            id = UUID(int=first_id(self.now).int + next(self.serial))
+            number = next(self.serial)
+            id = UUID(int=first_id(self.now).int + number)
+            text = word if alike else f"{word} {number}"
             create(
                 text, id=id, to=to, max_retries=max_retries, check_dnc=check_dnc,
                 manual_mode=manual_mode, send_date=send_date, send_at=send_at,
@@ -436,13 +440,13 @@ class Promises(RuleBasedStateMachine):
     )
     def reply(self, which, number, word):
         """A recipient replies, and is answered if a text came from this carrier."""
-        entry, was_listed = DoNotCall.entry(number), DoNotCall.lists(number)
-        by_people = entry is not None and entry.source in ("operator", "import")
+        had_opted_out, was_entered = OptedOut.lists(number), DoNotCall.lists(number)
         carrier = self.carriers[which % len(self.carriers)]
         rules = ReplyRules.of(self.settings, carrier.way)
         inbound.record([carriers.Reply(number, word)], self.now, rules)
-        is_listed = {"STOP": True, "START": by_people, "HELP": was_listed}
-        assert DoNotCall.lists(number) == is_listed[word]
+        has_opted_out = {"STOP": True, "START": False, "HELP": had_opted_out}
+        assert OptedOut.lists(number) == has_opted_out[word]
+        assert DoNotCall.lists(number) == was_entered
         for answer in Message.select().where(Message.id.not_in([*self.orders])):
             self.orders[answer.id] = Order(
                 number, answer.message, 0, self.now, True, answers_by=carrier
@@ -450,11 +454,13 @@ class Promises(RuleBasedStateMachine):
             self.budget[number, answer.message] += 1
             self.tries[number, answer.message] += 1
 
-    @rule(number=st.sampled_from(NUMBERS), add=st.booleans())
-    def change_list(self, number, add):
+    @rule(number=st.sampled_from(NUMBERS), which=st.sampled_from([OptedOut, DoNotCall, None]))
+    def change_list(self, number, which):
         """An operator adds or removes a number; what waits for it is left to the schedulers."""
-        change = DoNotCall.add if add else DoNotCall.remove
-        change([number], self.now, "operator")
+        if which:
+            which.add([number], self.now, "operator")
+        else:
+            do_not_call.remove([number], self.now, "shell")
 
     @precondition(lambda self: self.now > TUESDAY_NOON + 3 * DAY)
     @rule(change=st.sampled_from([retention.purge, retention.redact]))
@@ -527,21 +533,16 @@ class Promises(RuleBasedStateMachine):
             if not call.answer:
                 call.reach()
 
-    @rule(which=which, turns=st.booleans())
-    def rename(self, which, turns):
-        """All restart with another CARRIER_URL: a carrier has another name, or another place."""
-        carrier = self.carriers[which % len(self.carriers)]
-        carrier.name, carrier.was = f"name-{next(self.renamed)}", (carrier.name, *carrier.was)
-        if turns:
-            self.carriers.reverse()
-        if carrier is self.carrier:  # its pauses are forgotten
-            self.paused_until, self.goes_first, self.first = 0, False, None
+    @rule()
+    def turn(self):
+        """All restart with another CARRIER_URL: the carriers have other places."""
+        self.carriers.reverse()
         self.senders = [PausingScheduler(self) for _ in range(2)]
 
     # Scenes to begin with: the first scheduler is 0, the second is 1
 
-    def ask_for(self, count):
-        self.store(NUMBERS[0], 2, False, False, None, count)
+    def ask_for(self, count, alike=False):
+        self.store(NUMBERS[0], 2, False, False, None, count, alike=alike)
 
     def go_on(self, which, fate=YES, later=0):
         """A scheduler goes on until it waits; it hears one answer, if one is to come."""
@@ -645,11 +646,11 @@ class Promises(RuleBasedStateMachine):
         self.store(NUMBERS[0], 2, False, False, 13 * 3600, 1)
         self.make_pass(0, 13 * 3600, [fate])
 
-    def doubt_beside_twin(self, fate):
-        """A carrier is asked about a text while an equal one is being sent."""
-        self.ask_for(1)
+    def doubt_beside_equal(self, fate):
+        """A text waits while a carrier may have an equal one."""
+        self.ask_for(1, alike=True)
         self.make_pass(1, 0, ["no answer"])
-        self.ask_for(1)
+        self.ask_for(1, alike=True)
         self.make_pass(0, 0, [LOST if fate == LOST else YES], GIVEN)
         self.go_on(1, YES, 70)
         self.go_on(1)
@@ -1138,9 +1139,10 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "a lane keeps its doubts": (True, Lane, "settled", lambda lane, *_: lane),
     "a lane knows no doubts": (False, Lane, "in_doubt", lambda lane, _: lane),
     "a retry forgets what was before": (False, Selection, "retry", retry_as_if_new),
+    "equal texts go at once": (True, doubts, "texts_at", lambda *_: set()),
     "it takes the reference of another": (True, receipts, "found", take_any_reference),
     "it looks for no approval": (False, Claims, "claim", claim_without_approval),
-    "it does not look at the list": (False, DoNotCall, "listed", lambda _: {}),
+    "it does not look at the list": (False, do_not_call, "listed", lambda _: {}),
     "it sends at any hour": (False, outcomes, "waits_until", lambda *_: None),
     "it knows no quiet hours": (False, outcomes, "judge", judge_without_quiet_hours),
     "it sends what is cancelled": (False, outcomes, "judge", judge_without_cancelling),

@@ -19,7 +19,7 @@ from models import Message, Status
 from places import QUIET_PLACES
 from samples import DAY, HOUR, LONDON, MINUTE, SECOND
 from scheduler import Scheduler
-from sending import heartbeats, sender
+from sending import heartbeats
 from stored_messages import decide_on, die_with_one
 
 MOODS = [None] * 6
@@ -79,7 +79,6 @@ def simulate(first, days, settings, monkeypatch):
     sky = Sky(chance, datetime(2026, 2, 1, tzinfo=UTC) + first * DAY, settings)
     monkeypatch.setattr(clock, "now", sky.clock)
     monkeypatch.setattr(heartbeats, "WATCHED", 0)
-    monkeypatch.setattr(sender, "LONGEST_WAIT", 0)
     secrets = {name: ApiKey.issue(name, None, sky.now) for name in ("news", "codes", "bills")}
     client, counts = create_app(settings).test_client(), Counter()
     for day in range(days):

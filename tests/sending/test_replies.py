@@ -8,10 +8,11 @@ from functools import partial
 
 import pytest
 
-from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply
+from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply, OptedOut
 from access.keys import ApiKey, Role
 from carriers import OptOut, Part
 from carriers import Reply as Said
+from carriers.lanes import TESTERS
 from carriers.ways import Way
 from database import clock, db
 from databases import on_both, on_postgres
@@ -101,10 +102,10 @@ def test_what_fails_midway_leaves_nothing_and_is_kept_when_it_comes_again(monkey
     with pytest.raises(RuntimeError):
         hear("STOP", message_ids=("twilio SM1",))
     assert not stored()
-    assert not DoNotCall.lists(NEW_YORK)
+    assert not OptedOut.lists(NEW_YORK)
     monkeypatch.setattr(Event, "write_reply", fail)
     assert len(hear("STOP", message_ids=("twilio SM1",))) == 1
-    assert DoNotCall.lists(NEW_YORK)
+    assert OptedOut.lists(NEW_YORK)
 
 
 @pytest.mark.parametrize("texted", [True, False])
@@ -113,7 +114,7 @@ def test_a_number_that_may_be_national_is_kept_only_if_it_was_texted(texted, cap
     with caplog.at_level("DEBUG"):
         assert len(hear("see you", certain=False)) == texted
         assert len(hear("STOP", certain=False)) == 2 * texted
-    assert DoNotCall.lists(NEW_YORK) == texted
+    assert OptedOut.lists(NEW_YORK) == texted
     logged = [each.getMessage() for each in caplog.records if each.name != "peewee"]
     assert not [words for words in logged if "2125550123" in words or "see you" in words]
 
@@ -179,7 +180,7 @@ def test_a_reply_belongs_to_what_was_given_last_not_to_what_was_found_to_be_take
 
 def test_a_testers_text_went_to_no_carrier():
     ApiKey.issue("trial", None, TUESDAY_NOON, role=Role.TESTER)
-    sent(key=key_named("trial"))
+    sent(key=key_named("trial"), carrier=TESTERS)
     (reply,) = hear("HELP", rules=ANSWERING)
     assert reply.message_id is None
 
@@ -201,14 +202,14 @@ def test_parts_are_put_together_in_whatever_order_they_come(order):
     (reply,) = stored()
     assert (reply.text, reply.message_id) == ("Please stop by tomorrow", message.id)
     assert reply.may_be_no
-    assert not DoNotCall.lists(NEW_YORK)
+    assert not OptedOut.lists(NEW_YORK)
 
 
 def test_a_long_text_that_is_a_plain_no_joins_the_list_once_it_is_whole():
     hear("Please take me ", part=part(1))
-    assert not DoNotCall.lists(NEW_YORK)
+    assert not OptedOut.lists(NEW_YORK)
     (reply,) = hear("off your list", part=part(2))
-    assert DoNotCall.lists(NEW_YORK)
+    assert OptedOut.lists(NEW_YORK)
     assert (reply.opted_out, reply.may_be_no) == (True, False)
 
 
@@ -240,55 +241,16 @@ def test_a_reference_that_is_used_again_at_once_begins_another_text():
     assert {each.text for each in stored()} == {"one 1 one 2 ", "two 1 two 2 "}
 
 
-@pytest.mark.parametrize(
-    ("texts", "orders"),
-    [
-        ([["Dear shop, ", "yes"], ["Dear shop, ", "no"]], [(0, 1), (0, 1)]),
-        ([["Dear shop, ", "yes"], ["Dear shop, ", "no"]], [(1, 0), (1, 0)]),
-        ([["yes ", "Regards"], ["no ", "Regards"]], [(0, 1), (0, 1)]),
-        ([["yes ", "Regards"], ["no ", "Regards"]], [(0, 1), (1, 0)]),
-        ([["a", "b", "c"], ["a", "b", "d"]], [(0, 1, 2), (0, 1, 2)]),
-        ([["a", "b", "c"], ["a", "b", "d"]], [(0, 1, 2), (1, 2, 0)]),
-        ([["a", "b"], ["a", "c"], ["a", "d"]], [(0, 1)] * 3),
-        ([["a", "b"], ["a", "c"], ["d", "c"]], [(0, 1), (0, 1), (1, 0)]),
-    ],
-)
-@pytest.mark.parametrize("copies", [1, 2])
-def test_a_second_text_may_share_parts_and_reference_with_one_that_is_whole(texts, orders, copies):
-    """Each part may be delivered again, too."""
-    for parts, order in zip(texts, orders, strict=True):
-        for number in order:
-            for _ in range(copies):
-                hear(parts[number], part=part(number + 1, len(parts)))
-    assert sorted(each.text for each in stored()) == sorted(map("".join, texts))
-    assert len(stored(LATER + HOUR)) == len(texts)
-
-
 def test_a_whole_text_that_is_delivered_again_is_none():
     for text in ("a", "b", "a", "b"):
         hear(text, part=part(1 + (text == "b")))
     assert [each.text for each in stored(LATER + HOUR)] == ["ab"]
-    hear("c", part=part(2))
-    assert sorted(each.text for each in stored()) == ["ab", "ac"]
 
 
 def test_a_part_that_comes_again_before_its_text_is_whole_is_of_no_other():
     for seconds, text in enumerate(("a1", "a2", "a2", "x1", "a3", "x2", "x3")):
         hear(text, LATER + seconds * SECOND, part=part(int(text[1]), 3))
     assert sorted(each.text for each in stored(LATER + HOUR)) == ["a1a2a3", "x1x2x3"]
-
-
-def test_a_part_that_came_again_is_of_no_text_that_begins_after_five_minutes():
-    for number in (1, 2, 1):
-        hear(f"{number}", part=part(number))
-    hear("x", LATER + 5 * MINUTE, part=part(2))
-    assert sorted(each.text for each in stored(LATER + HOUR)) == ["12", "x"]
-
-
-def test_equal_parts_that_the_carrier_tells_apart_are_of_two_texts():
-    for id, number in enumerate((1, 1, 2, 2)):
-        hear(f"{number}", part=part(number), message_ids=(f"vonage {id}",))
-    assert [each.text for each in stored()] == ["12", "12"]
 
 
 def test_a_character_that_two_parts_share_is_whole_again():
@@ -334,7 +296,7 @@ def test_a_no_in_or_across_the_parts_that_came_is_for_people_though_others_are_m
     assert reply.may_be_no == (texts[0] not in ("please st", "take me")), "before it is settled"
     inbound.settle(LATER + 5 * MINUTE)
     assert (Reply.get().may_be_no, told()["may_be_no"]) == (True, True)
-    assert not DoNotCall.lists(NEW_YORK)
+    assert not OptedOut.lists(NEW_YORK)
 
 
 def test_what_was_read_before_it_was_told_is_decided():
@@ -359,15 +321,15 @@ def test_a_plain_no_joins_the_list_and_can_be_undone():
     waiting = store(check_dnc=True)
     (reply,) = hear("Stop texting me please!")
     assert (reply.opted_out, reply.may_be_no) == (True, False)
-    assert DoNotCall.entry(NEW_YORK).source == "reply"
+    assert OptedOut.entry(NEW_YORK).source == "reply"
     assert again(waiting).status == Status.BLOCKED
     hear("START")
-    assert not DoNotCall.lists(NEW_YORK)
+    assert not OptedOut.lists(NEW_YORK)
 
 
 @pytest.mark.parametrize("source", ["operator", "carrier", "reply"])
-def test_who_was_on_the_list_before_did_not_join_by_the_reply(source):
-    DoNotCall.add([NEW_YORK], TUESDAY_NOON, source)
+def test_who_had_opted_out_before_did_not_by_the_reply(source):
+    OptedOut.add([NEW_YORK], TUESDAY_NOON, source)
     (reply,) = hear("STOP", rules=ANSWERING)
     assert not reply.opted_out
     assert not Message.select().count()
@@ -376,22 +338,22 @@ def test_who_was_on_the_list_before_did_not_join_by_the_reply(source):
 @on_postgres
 @pytest.mark.parametrize("source", ["operator", "import", "carrier"])
 @pytest.mark.parametrize("text", ["START", "STOP", "please stop texting me"])
-def test_who_is_listed_at_the_same_moment_did_not_join_by_the_reply(text, source, database_url):
+def test_who_opts_out_at_the_same_moment_did_not_by_the_reply(text, source, database_url):
     sent()
     address()
     db.close()
     with ThreadPoolExecutor(1) as pool:
         with db.atomic():
             LastReply.note(NEW_YORK, None, TUESDAY_NOON)  # which the reply waits for
-            replies.put_on_list([NEW_YORK], TUESDAY_NOON, source, "Olga")
+            replies.put_on_list(OptedOut, [NEW_YORK], TUESDAY_NOON, source, "Olga")
             delivery = begin(pool, partial(hear, text, rules=ANSWERING))
             wait_until(lambda: look(database_url, LOCKED)[0][0])
         delivery.result()
     (reply,) = stored()
     assert (reply.opted_out, told()["opted_out"]) == (False, False)
     assert not answers()
-    entry, is_ended = DoNotCall.entry(NEW_YORK), (text, source) == ("START", "carrier")
-    assert (entry and entry.source) == (None if is_ended else source)
+    entry = OptedOut.entry(NEW_YORK)
+    assert (entry and entry.source) == (None if text == "START" else source)
 
 
 @pytest.mark.parametrize(
@@ -405,13 +367,13 @@ def test_who_is_listed_at_the_same_moment_did_not_join_by_the_reply(text, source
 )
 def test_twilios_own_reading_comes_first(text, word, listed, maybe):
     (reply,) = hear(text, word=word)
-    assert DoNotCall.lists(NEW_YORK) == listed == reply.opted_out
+    assert OptedOut.lists(NEW_YORK) == listed == reply.opted_out
     assert reply.may_be_no == maybe
 
 
 def decide(how):
     if how == "an operator":
-        replies.put_on_list([NEW_YORK], LATER, "operator", "Olga")
+        replies.put_on_list(DoNotCall, [NEW_YORK], LATER, "operator", "Olga")
     elif how == "a carrier":
         inbound.record([OptOut(NEW_YORK, True, "carrier")], LATER, RULES)
     elif how == "a reply":
@@ -431,10 +393,12 @@ def test_what_may_be_a_no_is_so_until_somebody_has_decided(how):
     assert decided.read_by == {"a carrier": "carrier", "a reply": "reply"}.get(how, "Olga")
 
 
-def test_of_a_number_on_the_list_nothing_is_left_to_be_decided():
-    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
+@pytest.mark.parametrize("which", [OptedOut, DoNotCall])
+def test_of_a_number_that_has_opted_out_nothing_is_left_to_be_decided(which):
+    """An entry of ours does not stop all texts."""
+    which.add([NEW_YORK], TUESDAY_NOON, "operator")
     (reply,) = hear("when does it stop")
-    assert not reply.may_be_no
+    assert reply.may_be_no == (which is DoNotCall)
 
 
 # Told
@@ -522,7 +486,7 @@ def test_where_twilio_has_answered_nobody_else_does(word):
     sent()
     hear(word, rules=ANSWERING, word=word)
     assert not answers()
-    assert DoNotCall.lists(NEW_YORK) == (word == "STOP")
+    assert OptedOut.lists(NEW_YORK) == (word == "STOP")
 
 
 @pytest.mark.parametrize(("seconds", "answered"), [(119, True), (120, False), (3600, False)])

@@ -131,21 +131,6 @@ def test_once_all_is_gone_somebody_looks_again_after_a_minute(run_pass):
     assert texts() == 0
 
 
-@pytest.mark.parametrize("in_doubt", [0, 1], ids=["may be yet", "is"])
-def test_what_an_equal_text_in_doubt_needs_is_forgotten_once_that_is_settled(run_pass, in_doubt):
-    needed = ended(100 * DAY, to=LONDON)
-    ended(99 * DAY)
-    held = {"status": Status.SENDING, "claimed_at": TUESDAY_NOON, "in_doubt_since": TUESDAY_NOON}
-    doubt = store(to=LONDON, in_doubt=in_doubt, **held)
-    run_pass(keep_texts=KEPT, keep_messages=KEPT)
-    assert [m.message for m in Message.select().where(Message.to == LONDON)] == ["Hello"] * 2
-    assert Message.select().count() == 2
-    sent = Message.update(status=Status.SENT, finished_at=TUESDAY_NOON)
-    sent.where(Message.id == doubt.id).execute()
-    run_pass(TUESDAY_NOON + MINUTE, keep_texts=KEPT)
-    assert again(needed).message is None
-
-
 def test_what_ended_by_a_receipt_that_was_kept_is_forgotten_though_that_came_long_before(run_pass):
     """The scheduler died with the text in hand, and none ran for two days."""
     message = store(status=Status.SENDING, carrier="us")
@@ -154,7 +139,7 @@ def test_what_ended_by_a_receipt_that_was_kept_is_forgotten_though_that_came_lon
     now = TUESDAY_NOON + 2 * DAY
     take_over(now)
     run_pass(now, keep_texts=DAY)
-    assert receipts.look_again(NEW_YORK, [], now)
+    assert receipts.look_again(NEW_YORK, now)
     run_pass(now + DAY, keep_texts=DAY)
     assert again(message).message == "Hello"
     run_pass(now + DAY + MINUTE, keep_texts=DAY)

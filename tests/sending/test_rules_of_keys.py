@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from access.do_not_call import DoNotCall
+from access.do_not_call import DoNotCall, OptedOut
 from access.keys import Role
 from access.rules import CHECKS
 from answers import accepted, problems, refusal, sender
@@ -217,6 +217,7 @@ def test_one_senders_texts_keep_to_the_rules_of_their_own_keys(run_pass, carrier
 
 LISTED = {"people": ["operator"], "themselves": ["reply"], "carrier": ["carrier"]}
 LISTED |= {"both": ["operator", "reply"], "both again": ["reply", "import"], "nobody": []}
+LISTED |= {"themselves, people say": ["opted out"]}
 """Who put a number on the list, in this order."""
 
 
@@ -236,7 +237,8 @@ def test_the_list_keeps_texts_off_by_the_rule_of_the_key_at_each_step(
         to, has_opted_out = f"+{number}", who not in ("people", "nobody")
         waits, stopped = store(to=to, check_dnc=asked, **due), store(to=to, check_dnc=asked, **due)
         for source in LISTED[who]:
-            DoNotCall.add([to], TUESDAY_NOON, source)
+            which = DoNotCall if source in ("operator", "import") else OptedOut
+            which.add([to], TUESDAY_NOON, source.replace("opted out", "operator"))
         is_kept_off = asked or check == "always" or (has_opted_out and check == "opted-out")
         kept_off[to] = who != "nobody" and is_kept_off
         response = sender(client, key)(to=to, check_dnc=asked)

@@ -250,51 +250,6 @@ def test_in_a_rolling_restart_a_doubt_is_left_to_those_who_know_its_carrier(run_
         assert (len(us.texts), eu.texts) == (1, [])
 
 
-BEFORE = {"us": ("older", "twilio"), "eu": ("vonage",)}
-"""What the two carriers were called before."""
-
-
-def renamed(*names):
-    return [Way(name, was=BEFORE[name]) for name in names]
-
-
-@pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "with another"])
-@pytest.mark.parametrize("has_it", [True, False])
-@pytest.mark.parametrize("name", ["older", "us"])
-def test_the_carrier_is_asked_about_its_doubts_of_names_before(run_both, is_alone, has_it, name):
-    """The other one is the first, so the text would go through that."""
-    us, eu = asked_both(("us", "eu"))
-    us.has[NEW_YORK] = ["SM1"] if has_it else []
-    store(in_doubt=1, in_doubt_with=name, in_doubt_since=TUESDAY_NOON, carrier=name, attempts=1)
-    names, carriers = (("us",), [us]) if is_alone else (("eu", "us"), [eu, us])
-    for seconds in range(3):
-        run_both(TUESDAY_NOON + seconds * SECOND, renamed(*names), carriers)
-    message = Message.get()
-    assert (us.asked, eu.asked) == ([NEW_YORK], [])
-    assert message.status == Status.SENT
-    if has_it:
-        assert (us.texts, eu.texts) == ([], [])
-        assert (message.carrier, message.carrier_reference) == ("us", "SM1")
-    else:
-        assert len(us.texts + eu.texts) == 1
-        assert message.in_doubt == 0
-
-
-@pytest.mark.parametrize(
-    ("held_by", "which"), [("twilio", "us"), ("older", "us"), ("us", "us"), ("eu", "eu")]
-)
-def test_the_carrier_of_a_dead_sender_is_asked_by_whichever_name(run_both, held_by, which):
-    us, eu = asked_both(("us", "eu"))
-    asked, other = (us, eu) if which == "us" else (eu, us)
-    asked.has[NEW_YORK] = ["SM1"]
-    hour_ago = {"claimed_by": "0" * 32, "claimed_at": TUESDAY_NOON - HOUR, "claim_number": 1}
-    store(status=Status.SENDING, claimed_for=held_by, **hour_ago)
-    run_both(TUESDAY_NOON, renamed("eu", "us"), [eu, us])
-    message = Message.get()
-    assert (message.carrier, message.carrier_reference) == (which, "SM1")
-    assert us.texts == eu.texts == other.asked == []
-
-
 def cancel(message, _):
     decide_on(message).cancel("shell", TUESDAY_NOON)
 
@@ -321,26 +276,15 @@ def test_what_a_person_decides_while_a_carrier_gives_no_answer_holds(run_both, d
     assert again(message).status == status
 
 
-@pytest.mark.parametrize("kept_as", ["twilio", "us"])
-def test_a_receipt_that_was_kept_for_a_number_settles_a_doubt_of_a_name_before(run_both, kept_as):
-    us, eu = asked_both(("us", "eu"))
-    receipts.record_receipts([Receipt("SM1", True, None, NEW_YORK)], TUESDAY_NOON, Way(kept_as))
-    store(in_doubt=1, in_doubt_with="twilio", in_doubt_since=TUESDAY_NOON, carrier="twilio")
-    run_both(TUESDAY_NOON + SECOND, renamed("us", "eu"), [us, eu])
-    message = Message.get()
-    assert (message.status, message.carrier) == (Status.DELIVERED, "us")
-    assert us.texts == us.asked == eu.texts == []
-
-
-def test_a_reference_that_its_text_has_under_the_old_name_is_no_others(run_both):
+def test_a_reference_that_an_equal_text_has_is_no_others(run_both):
     """The carrier, asked about the second of two equal texts, tells of the first, too."""
     us, _ = both = asked_both(("us",))
-    sent = {"carrier": "twilio", "carrier_reference": "SM1", "finished_at": TUESDAY_NOON}
+    sent = {"carrier": "us", "carrier_reference": "SM1", "finished_at": TUESDAY_NOON}
     store(status=Status.SENT, **sent)
-    store(in_doubt=1, in_doubt_with="twilio", in_doubt_since=TUESDAY_NOON, attempts=1)
+    store(in_doubt=1, in_doubt_with="us", in_doubt_since=TUESDAY_NOON, attempts=1)
     us.has[NEW_YORK] = ["SM1"]
     for seconds in range(2):
-        run_both(TUESDAY_NOON + seconds * SECOND, renamed("us", "eu"), both)
+        run_both(TUESDAY_NOON + seconds * SECOND, carriers=both)
     assert len(us.texts) == 1, "the carrier has not taken it"
 
 

@@ -21,7 +21,7 @@ from own_threads import at_once, thread_after
 from running import wait_until
 from samples import ALWAYS_OPEN, HOUR, MILLISECOND, MINUTE, NEW_YORK, SECOND, THIRD, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import heartbeats, sender
+from sending import heartbeats
 from sending.runtime import THIS_MACHINE, Clock, Runtime, in_thread
 from stored_messages import again, store, store_many
 
@@ -251,10 +251,7 @@ def test_the_carrier_is_told_what_is_left_of_the_time_when_it_is_given_the_text(
 
 
 @pytest.mark.slow
-def test_a_pass_lasts_as_long_as_texts_go_however_long_it_may_wait_without(
-    run_pass, carrier, monkeypatch, settings
-):
-    monkeypatch.setattr(sender, "LONGEST_WAIT", 1.2)
+def test_a_single_pass_waits_for_the_rate(carrier, settings):
     store_many(5, clock.now())
     counts = Scheduler(settings._replace(send_rate=2, **ALWAYS_OPEN), carrier).run_pass()
     assert counts["sent"] == 5

@@ -5,7 +5,6 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 
 import pytest
 
@@ -18,9 +17,7 @@ from databases import on_both
 from events.delivery import Deliveries
 from fake_carrier import TOO_FAST
 from models import Message, Status
-from monitoring import health
 from own_threads import begin
-from reports import queue
 from samples import ALWAYS_OPEN, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending.attempts import Attempt
@@ -286,18 +283,6 @@ def test_the_simulators_pause_is_its_own_and_so_is_the_carriers(run_pass, carrie
     refused, taken = store(), store(key=tester)
     run_pass(TUESDAY_NOON + 2 * SECOND)
     assert (again(refused).status, again(taken).status) == (Status.QUEUED, Status.SENT)
-
-
-def test_what_testers_send_is_no_problem_of_the_service(run_pass, carrier, tester):
-    for _ in range(10):
-        store(key=tester, to=PERMANENT)
-    store(key=tester, to=TOO_BUSY)
-    store(key=tester, to=TEMPORARY)
-    run_pass(TUESDAY_NOON)
-    state = health.read(TUESDAY_NOON + timedelta(hours=2))
-    assert (state.oldest_due, state.failure_spike, state.last_sent_at) == (None, None, None)
-    assert queue.failure_spike(TUESDAY_NOON) is None
-    assert state.commonest_error is None
 
 
 def test_the_state_of_the_testers_simulator_is_not_the_services(run_pass, carrier, tester):

@@ -4,8 +4,9 @@ import pytest
 
 from carriers import Carrier, CarrierError
 from scheduler import Scheduler
-from sending import heartbeats, sender
+from sending import heartbeats
 from sending.runtime import THIS_MACHINE, in_thread
+from sending.sender import Sender
 
 FOR_NOW, FOR_GOOD = CarrierError("out of order"), CarrierError("no such number", permanent=True)
 TOO_FAST = CarrierError("slow down", too_fast=True)
@@ -83,7 +84,7 @@ def askable():
 def without_waiting(monkeypatch):
     """Have schedulers wait for nothing: the clock stands still."""
     monkeypatch.setattr(heartbeats, "WATCHED", 0)
-    monkeypatch.setattr(sender, "LONGEST_WAIT", 0)
+    monkeypatch.setattr(Sender, "waits_for_rate", False)
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ ALL_OPTIONS = {  # settings without a default, with values that change no usual 
     "ALLOWED_COUNTRIES": "US,CA,GB,AU,DE,FR",
     "KEY_LIMITS": "1000/s",
     "RECIPIENT_LIMIT": "1000/1min",
-    "HOLD_ODD": "true",
     "STOP_REPLY": "You get no more texts.",
     "HELP_REPLY": "Texts of a test.",
     "NOTIFY_URL": "json://localhost:1/",

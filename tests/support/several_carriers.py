@@ -90,7 +90,6 @@ def run_both(settings, us, eu, at, without_waiting):
 
 def written(way: Way) -> str:
     """Write a Way as part of CARRIER_URL; its URL is not used."""
-    options = {"name": way.name, "was": ",".join(way.was)}
-    options |= {"countries": ",".join(way.countries or ())}
+    options = {"name": way.name, "countries": ",".join(way.countries or ())}
     options |= {"keys": ",".join(way.keys or ()), "rate": way.rate and f"{way.rate * 60:.0f}/min"}
     return "console:#" + "&".join(f"{name}={value}" for name, value in options.items() if value)

@@ -74,9 +74,9 @@ def claim(limit, first_key=0, first_urgent=0, carrier="fake"):
     """Claim messages as SENDER does, for a carrier that may be used for all."""
     routes = Routes([FAKE], [])
     may_take = partial(routes.may_take, carrier, trouble=())
-    turn = claims.Turn({True: first_urgent, False: first_key})
+    turns = {True: first_urgent, False: first_key}
     with db.atomic():
-        claimed = claims.Claims(claims.lanes(), routes, may_take).claim(limit, turn)
+        claimed = claims.Claims(claims.lanes(), routes, may_take).claim(limit, turns)
         Heartbeat.insert(sender=SENDER, beat_at=clock.now()).on_conflict_ignore().execute()
         Attempt.begin(claimed, "fake", SENDER, clock.now())
     return claimed

@@ -9,7 +9,8 @@ from urllib.parse import parse_qsl, quote, urlencode
 import pytest
 
 import carriers
-from access.do_not_call import DoNotCall
+from access import do_not_call
+from access.do_not_call import OptedOut
 from database import clock, db
 from models import Status
 from samples import LONDON, NEW_YORK
@@ -70,16 +71,16 @@ def divided(callback, fields):
 def test_a_captured_reply_counts_once(twilio, said, is_listed):
     for text, number in said:
         assert say(twilio, reply(text, number)) == 204
-    assert DoNotCall.lists(NEW_YORK) == is_listed
+    assert OptedOut.lists(NEW_YORK) == is_listed
 
 
 def test_a_captured_report_of_an_opt_out_counts_once(twilio):
     fields = {"MessageSid": sid(1), "MessageStatus": "failed", "ErrorCode": "21610", "To": LONDON}
     report = of_twilio(STATUS, fields, TOKEN)
     assert say(twilio, report, "/carriers/twilio/status") == 204
-    assert DoNotCall.remove([LONDON], clock.now(), "operator") == 1
+    assert do_not_call.remove([LONDON], clock.now(), "shell") == 1
     assert say(twilio, report, "/carriers/twilio/status") == 204
-    assert not DoNotCall.lists(LONDON)
+    assert not OptedOut.lists(LONDON)
 
 
 def test_of_two_at_once_one_counts(twilio, database_url):
@@ -117,12 +118,12 @@ def test_a_text_cannot_become_the_start_of_another_number(twilio, text, fields):
     assert say(twilio, reply("STOP", 1, LONDON)) == 204
     own = reply(text, 2)
     assert say(twilio, own) in (204, 403)
-    assert DoNotCall.lists(LONDON)
+    assert OptedOut.lists(LONDON)
     rest = SENDERS | REST | {"MessageSid": sid(2), "SmsMessageSid": sid(2), "SmsSid": sid(2)}
     forged = [("AccountSid", "AC1"), *(each for each in fields if each != "FromCity")]
     forged = divided(own, [*forged, *rest.items(), ("To", "+15005550006")])
     assert say(twilio, forged) == 403
-    assert DoNotCall.lists(LONDON)
+    assert OptedOut.lists(LONDON)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_a_captured_start_counts_once_however_its_fields_are_divided(twilio, hid
         map("".join, sorted(_fields(start)))
     )
     assert say(twilio, forged) in (204, 403)
-    assert DoNotCall.lists(NEW_YORK)
+    assert OptedOut.lists(NEW_YORK)
 
 
 def _fields(callback):
@@ -168,7 +169,7 @@ def test_what_is_moved_into_the_query_counts_for_nothing(twilio):
     moved = divided(own, {"From": NEW_YORK, "MessageSid": sid(2)})
     path = f"/carriers/twilio/inbound?a=bBody{text}"
     assert twilio.open(path, **moved).status_code == 204
-    assert DoNotCall.lists(LONDON)
+    assert OptedOut.lists(LONDON)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +235,7 @@ def test_a_callback_of_vonage_for_one_sender_counts_at_no_other(open_client, how
         (start, "eu", False),
     ):
         assert say(client, callback, f"/carriers/{name}/inbound") == 204
-        assert DoNotCall.lists(NEW_YORK) == listed
+        assert OptedOut.lists(NEW_YORK) == listed
 
 
 @pytest.mark.parametrize("name", ["us", "eu"])
@@ -272,11 +273,11 @@ def test_a_captured_reply_of_vonage_counts_once_over_the_carriers_of_its_account
         if id not in captured:
             captured[id] = of_vonage(vonage_reply(text, id, **named), SECRET, how)
         assert say(client, captured[id], f"/carriers/{name}/inbound") == 204
-        assert DoNotCall.lists(NEW_YORK) == is_listed
+        assert OptedOut.lists(NEW_YORK) == is_listed
 
 
 def test_two_accounts_of_vonage_may_use_the_same_id(open_client):
     client = both(open_client, US, EU, ("key", "other"))
     say(client, of_vonage(vonage_reply("STOP", "A"), SECRET), "/carriers/us/inbound")
     say(client, of_vonage(vonage_reply("START", "A", to=EU), SECRET), "/carriers/eu/inbound")
-    assert not DoNotCall.lists(NEW_YORK)
+    assert not OptedOut.lists(NEW_YORK)

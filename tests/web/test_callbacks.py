@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from access.do_not_call import DoNotCall
+from access.do_not_call import DoNotCall, OptedOut
 from answers import refusal
 from carriers.ways import Way
 from database import clock
@@ -123,13 +123,13 @@ def test_a_recipient_that_replies_stop_gets_no_more_texts(open_client, check):
     (neighbours,) = store_many(1, check_dnc=True)
     client = open_client(TWILIO, check_dnc=check)
     understood(reply(client, " Stop.\n"))
-    assert DoNotCall.get().source == "reply"
+    assert OptedOut.get().source == "reply"
     assert [again(message).status for message in (scheduled, queued, other)] == [
         *(Status.BLOCKED, Status.BLOCKED, Status.QUEUED if check == "asked" else Status.BLOCKED)
     ]
     assert Message.get(Message.to == neighbours).status == Status.QUEUED
     understood(reply(client, "start"))
-    assert not DoNotCall.lists(NEW_YORK)
+    assert not OptedOut.lists(NEW_YORK)
 
 
 @pytest.mark.parametrize("how", ["form", "json", "query"])
@@ -138,7 +138,7 @@ def test_vonage_hands_on_a_stop_and_a_start(open_client, how):
     for text, listed in (("ARRÊT", True), ("Start!", False)):
         fields = {"msisdn": NEW_YORK[1:], "to": "15005550006", "text": text}
         understood(client.open(VONAGES[1], **of_vonage(fields, SECRET, how)))
-        assert DoNotCall.lists(NEW_YORK) == listed
+        assert OptedOut.lists(NEW_YORK) == listed
 
 
 def test_an_opt_out_that_the_carrier_keeps_joins_the_list_as_the_carriers(open_client):
@@ -146,9 +146,9 @@ def test_an_opt_out_that_the_carrier_keeps_joins_the_list_as_the_carriers(open_c
     client = open_client(TWILIO)
     understood(status(client, MessageStatus="failed", ErrorCode="21610"))
     assert again(message).status == Status.UNDELIVERED
-    assert DoNotCall.get().source == "carrier"
+    assert OptedOut.get().source == "carrier"
     reply(client, "START")
-    assert not DoNotCall.lists(NEW_YORK)
+    assert not OptedOut.lists(NEW_YORK)
 
 
 # Genuine only

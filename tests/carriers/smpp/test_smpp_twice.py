@@ -144,7 +144,7 @@ def test_of_two_binds_one_may_be_lost_again_and_again(peer, connect):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "references"),
-    [({"receipt_ids": "dec"}, ["26", "27"]), ({"bind": "transmitter"}, ["001A", "001B"])],
+    [({"msg_id_type": "hex,dec"}, ["26", "27"]), ({"bind": "transmitter"}, ["001A", "001B"])],
 )
 def test_each_yes_that_comes_after_the_timeout_is_handed_over_once(
     peer, connect, options, references
