@@ -7,18 +7,22 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
-from peewee import SQL, Expression, Tuple, Value, fn
+from peewee import SQL, Tuple, Value, fn
 
 from access.keys import ApiKey, Role
+from access.rules import LAST
 from database import PAGE, db, in_pages
 from reports.listings import Cursor
 from reports.matching import look_through, matches
-from sending.replies import MAY_BE_NO, URGENCY, WAITS, Reply
+from sending.replies import MAY_BE_NO, READ, URGENCY, WAITS, Reply
 
 RANKS = (WAITS & MAY_BE_NO, WAITS & SQL("NOT may_be_no"), SQL("(read_at IS NOT NULL OR opted_out)"))
 """The conditions of the ranks in which the desk lists replies, the first rank first."""
 
-OF_GROUP = SQL("available_to_group")
+KEYS = '(SELECT id FROM api_key WHERE "group" = ?) AS api_key'
+IS_SHOWN = "(due_at IS NULL OR due_at <= ?)"
+OF_KEY = f"key = api_key.id AND available_to_group AND {IS_SHOWN}"
+"""In SQL, the condition that a key's group may see a reply."""
 
 OF_A_NUMBER, MOST_OTHERS = 5, 1_000  # replies that are shown together, or counted at most
 
@@ -100,7 +104,7 @@ def _count_others(replies, person, now):
 
 def _seen_of_number(person, now):
     """Return the condition that a person sees a reply of a `given` number, in SQL; its values."""
-    sql = "number = given.value AND (due_at IS NULL OR due_at <= ?)"
+    sql = f"number = given.value AND {IS_SHOWN}"
     values = [Reply.due_at.db_value(now)]
     if person.role != Role.OPERATOR:
         sql += ' AND available_to_group AND key IN (SELECT id FROM api_key WHERE "group" = ?)'
@@ -139,19 +143,40 @@ def page(
     """
     found = []
     for rank in range(after.rank if after else 0, len(RANKS)):
-        some = []
-        for visible in _visible_to(person):
-            replies = Reply.shown(now).where(RANKS[rank], visible)
-            if excluded:
-                replies = replies.where(Reply.number.not_in([*excluded]))
-            if after and after.rank == rank:
-                replies = replies.where(_is_before(after))
-            replies = replies.order_by(Reply.at.desc(), Reply.id.desc())
-            some.extend(replies.limit(limit - len(found)))
-        found += sorted(some, key=lambda each: (each.at, each.id), reverse=True)
+        replies = Reply.shown(now).where(RANKS[rank])
+        begin = after if after and after.rank == rank else None
+        left = limit - len(found)
+        if person.role != Role.OPERATOR:
+            ids = _latest_of_group(person.group, rank, begin, left, now, excluded)
+            replies = replies.where(Reply.id.in_(ids))
+        if excluded:
+            replies = replies.where(Reply.number.not_in([*excluded]))
+        if begin:
+            replies = replies.where(_is_before(begin))
+        found.extend(replies.order_by(Reply.at.desc(), Reply.id.desc()).limit(left))
         if len(found) >= limit:
             break
-    return found[:limit]
+    return found
+
+
+def _latest_of_group(group, rank, after, limit, now, excluded):
+    """Return the ids of the latest replies of a rank that a group may see, as `page` has them.
+
+    One statement finds them, by the index that begins with the key.
+    """
+    after = after or Cursor(rank, LAST, uuid.UUID(int=0))
+    theirs = (
+        f"reply WHERE {OF_KEY} AND {URGENCY} = ? AND (at, id) < (?, ?) AND number NOT IN "
+        f"(SELECT value FROM {db.rows_of_array('given', 'text')}) "
+        "ORDER BY at DESC, id DESC LIMIT ?"
+    )
+    few = db.few_of_each(KEYS, "reply", "id, at", theirs)
+    sql = f"SELECT few.id FROM {few} ORDER BY few.at DESC, few.id DESC LIMIT ?"
+    place = Reply.at.db_value(after.at), Reply.id.db_value(after.id)
+    due = Reply.due_at.db_value(now)
+    values = group, due, READ - rank, *place, db.array(excluded), limit, limit
+    found = db.execute_sql(sql.replace("?", db.param), values).fetchall()
+    return [Reply.id.python_value(id) for (id,) in found]
 
 
 def of_message(message_id: uuid.UUID, now: datetime, limit: int = PAGE) -> list[Reply]:
@@ -171,11 +196,12 @@ def seen_by(person: ApiKey, ids: Collection[uuid.UUID]) -> list[Reply]:
 
 def count_waiting(person: ApiKey, most: int, now: datetime) -> int:
     """Count the replies that this person has yet to read, up to `most`."""
-    counts = (
-        Reply.shown(now).where(WAITS, visible).limit(most).count()
-        for visible in _visible_to(person)
-    )
-    return min(most, sum(counts))
+    if person.role == Role.OPERATOR:
+        return Reply.shown(now).where(WAITS).limit(most).count()
+    few = db.few_of_each(KEYS, "reply", "id", f"reply WHERE {OF_KEY} AND {WAITS.sql} LIMIT ?")
+    sql = f"SELECT COUNT(*) FROM (SELECT few.id FROM {few} LIMIT ?) AS found"
+    values = person.group, Reply.due_at.db_value(now), most, most
+    return db.execute_sql(sql.replace("?", db.param), values).fetchone()[0]
 
 
 def waiting(now: datetime) -> Waiting:
@@ -186,18 +212,11 @@ def waiting(now: datetime) -> Waiting:
     return Waiting(*shown.tuples().get())
 
 
-def _visible_to(person) -> list[Expression]:
-    """Return conditions that an index serves: one for each key of a group."""
-    if person.role == Role.OPERATOR:
-        return [SQL("true")]
-    return [(Reply.key == key.id) & OF_GROUP for key in ApiKey.in_group(person.group)]
-
-
 def _is_visible(person):
     """Return the condition that a person at the desk may see a reply."""
     if person.role == Role.OPERATOR:
         return SQL("true")
-    return OF_GROUP & Reply.key.in_(ApiKey.in_group(person.group))
+    return SQL("available_to_group") & Reply.key.in_(ApiKey.in_group(person.group))
 
 
 def _is_before(last):
