@@ -9,7 +9,7 @@ from database import clock
 from databases import on_both
 from desk_visitor import issue
 from samples import HOUR, MINUTE, TUESDAY_NOON
-from stored_messages import key_named, store, store_many
+from stored_messages import create, key_named, store, store_many
 
 PAGE = "/desk/keys"
 
