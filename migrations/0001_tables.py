@@ -300,6 +300,7 @@ CREATE TABLE sign_in (
     key_id INTEGER NOT NULL,
     digest TEXT NOT NULL,
     began_at BIGINT NOT NULL,
+    looks_for TEXT,
     FOREIGN KEY (key_id) REFERENCES api_key (id)
 );
 CREATE INDEX sign_in_began_at ON sign_in (began_at);

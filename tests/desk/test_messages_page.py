@@ -3,10 +3,12 @@
 A search for a number leaves the number in no address, which proxies and browsers keep.
 """
 
+import json
 import re
 
 import pytest
 
+from access.sign_ins import SignIn
 from databases import on_both
 from desk_visitor import Visitor, ask, next_page, rows, signed_in, walk
 from models import FINISHED, Message, Status, new_id
@@ -151,6 +153,22 @@ def test_no_address_of_a_search_has_the_number(asked_for, operator):
     assert "another" in operator.page.text
     assert len(asked_for) > 8
     assert DIGITS not in "".join(asked_for)
+
+
+@on_both
+@pytest.mark.parametrize("page", ["/desk/messages", "/desk/replies"])
+@pytest.mark.parametrize("words", ["xyzzy", "+44 20 8366 1177", "ünsägbar"])
+def test_the_cookie_does_not_tell_what_a_person_looks_for(app, operator, page, words):
+    operator.open(page)
+    operator.press("Show", find=words)
+    assert f'value="{words}"' in operator.response.text
+    cookie = operator.client.get_cookie("desk", path="/desk/").value
+    kept = app.session_interface.get_signing_serializer(app).loads(cookie)
+    assert words not in json.dumps(kept, ensure_ascii=False)
+    another = signed_in(app, "Bob", role="operator")
+    assert words not in another.open(f"{page}?find=on").text
+    operator.press("Sign out")
+    assert SignIn.select().where(SignIn.looks_for.is_null(False)).count() == 0
 
 
 @on_both
