@@ -10,7 +10,7 @@ from database import PAGE
 from databases import on_both, on_sqlite
 from models import FINISHED, Status
 from query_plans import plans, reads_whole
-from reports import listings, queue
+from reports import listings, queue, usage
 from reports.arrivals import arrivals
 from reports.listings import Filter
 from samples import NEW_YORK, TUESDAY_NOON
@@ -20,6 +20,7 @@ pytestmark = on_both
 
 OLD = TUESDAY_NOON - timedelta(days=31)
 OPERATOR = ApiKey(id=0, name="Olga", role=Role.OPERATOR)
+APPROVER = ApiKey(id=0, name="Ann", group="front", role=Role.APPROVER)
 ASKED_OFTEN = {
     "retrying": queue.retrying,
     "last sent": queue.last_sent_at,
@@ -34,6 +35,10 @@ ASKED_OFTEN = {
     "an operator's page": lambda: listings.awaiting(OPERATOR, None, 50),
     "an operator's count": lambda: listings.count_awaiting(OPERATOR, 50),
     "an operator's new texts": lambda: listings.count_awaiting(OPERATOR, 50, TUESDAY_NOON),
+    "an approver's page": lambda: listings.awaiting(APPROVER, None, 50),
+    "an approver's count": lambda: listings.count_awaiting(APPROVER, 50),
+    "an approver's new texts": lambda: listings.count_awaiting(APPROVER, 50, TUESDAY_NOON),
+    "what keys sent": lambda: usage.accepted_between([key_named("app")], OLD, TUESDAY_NOON, 50),
     "the desk's page of a number": lambda: listings.page(Filter(to=NEW_YORK), None, 50),
 } | {
     f"the desk's page of {status}": lambda status=status: listings.page(

@@ -75,6 +75,18 @@ def test_an_index_answers(action, database_url):
     assert reads_whole(ACTIONS[action]()) == []
 
 
+@on_sqlite
+@pytest.mark.parametrize("who", ["an operator", "an approver"])
+def test_the_first_replies_of_a_number_are_read_in_the_order_of_an_index(who, database_url):
+    reply = {"carrier": "x", "text": "x", "at": TUESDAY_NOON, "received_at": TUESDAY_NOON}
+    person, of_group = approver(), {"available_to_group": True}
+    Reply.create(id=store().id, number=NEW_YORK, key=person.id, **reply | of_group)
+    person = OPERATOR if who == "an operator" else person
+    (plan,) = (each for each in plans(by_number_for(person)) if "SCAN json_each" in each[0])
+    assert any("reply_number_first" in line for line in plan)
+    assert not any("ORDER BY" in line for line in plan)
+
+
 # Claims
 
 
