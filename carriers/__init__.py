@@ -176,6 +176,8 @@ class Carrier:
 
     name: str  # may be shown and logged: the scheme, unless CARRIER_URL has another
     can_be_asked = False  # whether `find` can settle a text that is in doubt
+    # What the list is of in which `find` looks, if other carriers may have texts in it, too
+    list_of: str | None = None
     # A warning about this URL for the operator: one line for the log, without credentials.
     warning: str | None = None
     tells_receipts = False  # whether it reports if texts arrived, and is asked to

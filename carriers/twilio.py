@@ -94,7 +94,7 @@ class Twilio(HttpCarrier):
         self._is_key = user.startswith("SK")
         if self._is_key and not options["account"]:
             raise ValueError("twilio://SK… is an API key, which needs its account: ?account=AC…")
-        self._account_sid = options["account"] or user
+        self._account_sid = self.list_of = options["account"] or user
         self._account = f"/2010-04-01/Accounts/{quote(self._account_sid, safe='')}"
         self._auth_token = options["auth_token"] or (None if self._is_key else password)
         secret, name = self._auth_token, self._fields.get("From", "")

@@ -58,6 +58,7 @@ class Sender:
         self.settings, self.carrier, self.name = settings, carrier, carrier.name
         self.clock, self.pulse, self.retry, self.routes = runtime.clock, pulse, retry, routes
         self.way, is_testers = routes.way(self.name), self.name == TESTERS
+        self.listed_with = routes.listed_with(self.name)
         self.terms = Terms.of(settings, carrier.can_be_asked, routes.are_several)
         per_second = None if is_testers else self.way.rate or settings.send_rate
         # A part holds sixteen characters at least, however much each consists of
@@ -131,7 +132,7 @@ class Sender:
             return []
         messages = [*Message.select().where(Message.id.in_([*due]))]
         with db.atomic():
-            under_way = doubts.texts_at(self.way, messages, IS_UNDER_WAY)
+            under_way = doubts.texts_at(self.listed_with, messages, IS_UNDER_WAY)
         for message in messages:
             if not doubts.ask_again_at(message.id, self.way, now + QUESTION_LASTS, now):
                 continue
@@ -256,11 +257,11 @@ class Sender:
         return ready, moves
 
     def texts_in_hand(self, sends: list[Send]) -> set[tuple[str, str]]:
-        """Return those numbers and texts that the carrier is being given, or may have, already."""
+        """Return those numbers and texts that may be, or come, into the carrier's list already."""
         if not self.carrier.can_be_asked:
             return set()
         messages = [send.message for send in sends]
-        return doubts.texts_at(self.way, messages, IS_UNDER_WAY, IS_ASKED_ABOUT)
+        return doubts.texts_at(self.listed_with, messages, IS_UNDER_WAY, IS_ASKED_ABOUT)
 
     def judge_one(
         self, send: Send, own: KeyRules, opted_out: bool | None, now: datetime, has_equal: bool
