@@ -9,13 +9,16 @@ import logging
 import pkgutil
 from collections.abc import Collection
 from dataclasses import KW_ONLY, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import NamedTuple
 
 from carriers import urls
 
 CONNECT_TIMEOUT = 10  # seconds
+
+LISTED_WITHIN = timedelta(seconds=30)
+"""Until then, a text that a carrier has taken may be missing in its list."""
 
 
 @dataclass(eq=False, repr=False)

@@ -33,6 +33,7 @@ from sending.watch import CarrierWatch
 from settings import Settings
 
 QUESTION_LASTS = timedelta(minutes=5)  # then another scheduler asks
+CLOCKS_DIFFER = timedelta(days=1)  # at most, a carrier's and this machine's
 
 log = logging.getLogger("scheduler")
 
@@ -142,7 +143,7 @@ class Sender:
             elif (message.to, message.message) in under_way:  # a person has retried this one
                 continue
             elif copies := doubts.unclear_at(self.way, message.id):
-                send.since = copies[0].begun_at
+                send.since = copies[0].begun_at - CLOCKS_DIFFER
                 questions.append(send)
         return questions
 
