@@ -160,6 +160,13 @@ News = Receipt | Reply | OptOut | LateAnswer | TooFast
 """What a carrier tells without being asked."""
 
 
+class Listed(NamedTuple):
+    """A part of a carrier's list of incoming texts."""
+
+    replies: list[Reply]
+    rest: str | None = None  # where the list goes on, for `incoming`; None at its end
+
+
 class Callback(NamedTuple):
     """A request from a carrier to the service."""
 
@@ -232,10 +239,11 @@ class Carrier:
         """Check, and return what is left on the account, in words, if the carrier tells."""
         return self.check()
 
-    def incoming(self, since: datetime) -> list[Reply]:
-        """Return the texts that came in since an instant, as the carrier lists them.
+    def incoming(self, since: datetime, rest: str | None = None) -> Listed:
+        """Return the newest texts that came in since an instant, as many as fit into the memory.
 
-        They are identified as in callbacks. Raise CarrierError if the carrier gives no answer.
+        The older ones come with the `rest` of that answer. All are identified as in callbacks.
+        Raise CarrierError if the carrier gives no answer.
         """
         raise NotImplementedError
 

@@ -91,7 +91,7 @@ class Sender:
         as may be sent, judge them, and take SEND_RATE. 5. Begin to send.
         """
         made_progress = self.is_unsure and self.retry(self.take_back_unknown)
-        self.retry(self.inbox.take_missed)
+        made_progress |= self.retry(self.inbox.take_missed)
         made_progress |= self.recorder.record()
         permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
         room, questions = self.room(permission), []
