@@ -215,7 +215,7 @@ class Reading:
 
     begun_at: datetime
     since: datetime
-    until: datetime  # later ones are left to their callbacks
+    until: datetime | None  # later ones are left to their callbacks
     parts: int = 0
     replies: list[Reply] | None = None  # of the last part, those that are not recorded yet
     rest: str | None = None  # where the list goes on
@@ -246,7 +246,8 @@ class Inbox:
             CarrierState.note_heard(self.watch.name, now)
         elif (was_paused := state.was_paused(now)) or state.heard_until <= now - LISTED_EVERY:
             since = max(state.heard_until, now - LONGEST_UNHEARD) - LATE_IN_LIST
-            self.reading = Reading(now, since, now if was_paused else now - CALLED_BACK_WITHIN)
+            until = None if was_paused else now - CALLED_BACK_WITHIN
+            self.reading = Reading(now, since, until)
             self.ask()
 
     def ask(self) -> None:
@@ -296,9 +297,9 @@ class Inbox:
 
     def record_some(self) -> None:
         """Record some texts of the list, except the latest."""
-        replies = self.reading.replies
+        replies, until = self.reading.replies, self.reading.until
         for reply in replies[:RECORDED_AT_ONCE]:
-            if not (reply.at and reply.at > self.reading.until):
+            if not (until and reply.at and reply.at > until):
                 with passed_over(log, "an incoming text is not recorded"):
                     inbound.record_reply(reply, self.watch.clock.now(), self.rules)
         del replies[:RECORDED_AT_ONCE]

@@ -258,7 +258,7 @@ class Sender:
         return ready, moves
 
     def texts_in_hand(self, sends: list[Send]) -> set[tuple[str, str]]:
-        """Return those numbers and texts that may be, or come, into the carrier's list already."""
+        """Return those numbers and texts that the carrier's list has, or may yet have."""
         if not self.carrier.can_be_asked:
             return set()
         messages = [send.message for send in sends]
