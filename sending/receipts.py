@@ -171,15 +171,13 @@ def _take(references, now, carrier, numbers):
 def found(attempt: Attempt, references: Collection[str], now: datetime, carrier: Way) -> bool:
     """Record whether a carrier, asked, has taken a copy in doubt, and return it.
 
-    `references` are those of all equal texts since it was given; the first that no other copy has
-    is this one's.
+    `references` are those of all equal texts since then. The first that no other copy has, under
+    any carrier's name, is this one's: several names may stand for one account.
     """
     id = attempt.message_id
     with db.atomic():
         lock_texts({*references, str(id)})
-        others = Attempt.select(Attempt.reference).where(
-            Attempt.reference.in_([*references]), Attempt.is_by(carrier)
-        )
+        others = Attempt.select(Attempt.reference).where(Attempt.reference.in_([*references]))
         known = {each.reference for each in others}
         new = [reference for reference in references if reference not in known]
         if new:

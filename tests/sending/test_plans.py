@@ -139,7 +139,7 @@ def test_what_is_in_hand_is_found_without_reading_all_texts_to_its_number(many):
     message = Message.select().first()
 
     def texts_in_hand():
-        doubts.texts_at(stored_messages.FAKE, [message], IS_UNDER_WAY, IS_ASKED_ABOUT)
+        doubts.texts_at({"fake"}, [message], IS_UNDER_WAY, IS_ASKED_ABOUT)
 
     assert not reads_whole(texts_in_hand)
     assert not any("message_to" in line for lines in plans(texts_in_hand) for line in lines)
