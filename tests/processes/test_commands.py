@@ -1,45 +1,14 @@
 """Commands as processes of their own, several at once, beside a busy service."""
 
 import contextlib
-import os
-import pty
-import subprocess
-
-import pytest
 
 import database
 from access.do_not_call import DoNotCall
 from databases import on_both, on_postgres
 from models import Message, Status
-from running import ROOT, TOOLS, begin_web, free_port, wait_until
+from running import ROOT, begin_web, free_port, wait_until
 from samples import DAY, TUESDAY_NOON
-from stored_messages import again, connection_of, look, statuses, store, store_many
-
-
-@pytest.fixture
-def terminal(database_url):
-    """Run a command at a terminal and type an answer when it asks; return status and output."""
-
-    def run(answer, *words):
-        keyboard, screen = pty.openpty()
-        process = subprocess.Popen(
-            [TOOLS / "flask", "--app", ROOT / "app.py", *words],
-            env={"DATABASE_URL": database_url, "BUSINESS_HOURS": "00:00-24:00"},
-            stdin=screen,
-            stdout=screen,
-            stderr=screen,
-        )
-        os.close(screen)
-        shown = b""
-        with contextlib.suppress(OSError):  # the other end of a terminal is gone
-            while part := os.read(keyboard, 4096):
-                shown += part
-                if shown.endswith(b"[y/N]: "):
-                    os.write(keyboard, answer.encode())
-        os.close(keyboard)
-        return process.wait(60), shown.decode()
-
-    return run
+from stored_messages import connection_of, look, store_many
 
 
 @on_both
@@ -82,30 +51,6 @@ def test_two_upgrades_at_once_end_well(empty_database_url, start):
         [f"applied {path.stem}" for path in sorted(ROOT.glob("migrations/[0-9]*.py"))],
         ["the tables are up to date"],
     ]
-
-
-def test_what_would_be_approved_is_shown_with_its_text_before_it_is_asked(terminal):
-    message = store(manual_mode=True, message="Hello\x1b[31m \u202etxet")
-    status, shown = terminal("n\n", "messages", "approve", "--awaiting-approval")
-    assert status == 1
-    assert str(message.id) in shown
-    assert r"'Hello\x1b[31m \u202etxet'" in shown  # escaped: it cannot steer the terminal
-    assert "Approve 1 message? [y/N]: " in shown
-    assert message.to not in shown
-    assert not again(message).approved
-    status, shown = terminal("y\n", "messages", "approve", "--awaiting-approval")
-    assert status == 0
-    assert f"{message.id}: approved" in shown
-    assert again(message).approved
-
-
-def test_what_is_not_shown_is_counted(terminal):
-    store_many(51, manual_mode=True, approved=False)
-    status, shown = terminal("n\n", "messages", "cancel", "--awaiting-approval")
-    assert status == 1
-    assert "and 1 more; --limit 50 takes them in batches" in shown
-    assert "Cancel 51 messages? " in shown
-    assert statuses() == {Status.QUEUED: 51}
 
 
 @on_both

@@ -16,12 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import psycopg
 import pytest
-from playhouse.migrations import Runner
 from smpp_peer import SILENCE, delivery
 
 import database
 from access.do_not_call import OptedOut
-from access.keys import ApiKey, digest_of
+from access.keys import ApiKey
 from answers import PATH
 from database import clock, db, pool, postgres
 from databases import on_both, on_postgres
@@ -31,7 +30,6 @@ from postgres_server import PostgresServer
 from proxy import Proxy
 from running import (
     ALWAYS,
-    ROOT,
     Clients,
     ask,
     assert_as_asked,
@@ -551,45 +549,6 @@ def test_a_disk_that_cannot_be_written_to_is_503_or_a_clear_line(
     assert remount("rw")
     wait_until(lambda: send(web, disk_key, VALID)[0] == 201)  # SQLite may keep an old file open
     assert health(web)[0] == 200
-
-
-# Upgrades
-
-
-def test_an_upgrade_from_the_first_tables_keeps_every_row(start, empty_database_url):
-    """A scheduler then works as before."""
-    database.connect(empty_database_url)
-    folder = str(ROOT / "migrations")
-    with database.db.atomic():
-        assert Runner(database.db.obj, folder).up("0001_initial") == ["0001_initial"]
-    digest, yesterday = digest_of("tms_old"), clock.now() - DAY
-    statements = [
-        f"INSERT INTO api_key (id, name, digest, created_at) VALUES (1, 'old', '{digest}', 5)",
-        "INSERT INTO do_not_call VALUES ('+12125550188', 5)",
-    ]
-    columns = (
-        'INSERT INTO message (id, key_id, "to", message, send_at, status, manual_mode, '
-        "available_to_group, check_dnc, approved, attempts, max_retries, created_at) VALUES "
-    )
-    for n, number in enumerate(("+12125550123", "+12125550188")):
-        message_id = f"019cb4a4-6a80-7000-8000-00000000000{n}"
-        if empty_database_url.startswith("sqlite"):
-            message_id = message_id.replace("-", "")
-        due = Message.send_at.db_value(yesterday)
-        values = f"('{message_id}', 1, '{number}', 'old', {due}, 'scheduled', "
-        statements.append(f"{columns} {values} false, true, true, true, 0, 3, 5)")
-    for statement in statements:
-        database.db.execute_sql(statement)
-    newer = {path.stem for path in (ROOT / "migrations").glob("0*.py")} - {"0001_initial"}
-    assert database.upgrade() == sorted(newer)
-    assert ApiKey.authenticate("tms_old", clock.now())
-    assert {(m.to, m.message, m.send_at, m.first_send_at) for m in Message.select()} == {
-        (number, "old", yesterday, yesterday) for number in ("+12125550123", "+12125550188")
-    }
-    environ = ALWAYS | {"DATABASE_URL": empty_database_url, "CARRIER_URL": "simulator:"}
-    assert start("scheduler.py", **environ).wait() == 0
-    assert statuses() == {Status.SENT: 1, Status.BLOCKED: 1}
-    database.disconnect()
 
 
 # Load

@@ -297,7 +297,7 @@ SCENES = (
     *("nothing_yet", "pause_is_lengthened", "doubt_is_settled_in_pause", "doubt_goes_first"),
     *("outage", "jump_beside_living", "death_beside_long_pass", "doubts_are_retried", "help"),
     *("doubt_beside_equal", "life_after_death", "late_no", "late_thread", "cancelled_in_doubt"),
-    *("send_date_at_night", "early_receipt"),
+    *("send_date_at_night", "early_receipt", "doubt_after_equal"),
 )
 
 
@@ -654,6 +654,13 @@ class Promises(RuleBasedStateMachine):
         self.make_pass(0, 0, [LOST if fate == LOST else YES], GIVEN)
         self.go_on(1, YES, 70)
         self.go_on(1)
+
+    def doubt_after_equal(self, fate):
+        """A carrier, asked about a text, tells of an equal one that it was given before, too."""
+        for answer in (YES, LOST if fate == LOST else "no answer"):
+            self.ask_for(1, alike=True)
+            self.make_pass(0, 0, [answer])
+        self.make_pass(0, 70, [YES])
 
     def life_after_death(self, fate):
         """A scheduler stands still, and goes on after it was declared dead; then it dies."""
