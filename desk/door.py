@@ -100,7 +100,6 @@ def protect(response: Response) -> Response:
         "connect-src 'self'; "
         "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     )
-    response.headers["Referrer-Policy"] = "same-origin"
     return response
 
 
