@@ -9,7 +9,7 @@ from access.keys import ApiKey, Role
 from database import PAGE
 from databases import on_both, on_sqlite
 from models import FINISHED, Status
-from query_plans import plans, reads_whole
+from query_plans import plans, reads_whole, steps
 from reports import listings, queue, usage
 from reports.arrivals import arrivals
 from reports.listings import Filter
@@ -61,6 +61,23 @@ def test_an_index_serves_what_is_asked_often(database_url, name):
     store(status=Status.SENT, finished_at=OLD, carrier_reference="SM1")
     store(status=Status.FAILED, carrier="fake", finished_at=TUESDAY_NOON)
     assert reads_whole(ASKED_OFTEN[name]) == []
+
+
+@on_sqlite
+def test_however_many_texts_testers_send_the_last_that_was_sent_is_found_at_once(
+    database_url, tester
+):
+    taken = []
+    for texts in (20, 2000):
+        store_many(texts, key=tester, status=Status.SENT, finished_at=TUESDAY_NOON)
+        taken.append(steps(queue.last_sent_at))
+    assert taken[1] < 2 * taken[0]
+
+
+def test_of_the_texts_that_were_sent_none_but_the_last_is_looked_at(database_url):
+    lines = [line for lines in plans(queue.last_sent_at) for line in lines]
+    assert any("message_finished" in line for line in lines)
+    assert not [line for line in lines if "Filter:" in line or "api_key" in line]
 
 
 @on_sqlite  # Postgres chooses by the rows that there are

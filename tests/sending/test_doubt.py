@@ -210,6 +210,12 @@ def test_about_a_text_that_a_person_retried_the_carrier_is_not_asked_while_an_eq
     assert again(expired).carrier_reference == "SM1", "it was sent again"
 
 
+def test_a_late_yes_without_a_reference_is_news(database_url):
+    message = store(in_doubt=1, in_doubt_with="fake")
+    assert receipts.sent({message.id: None}, TUESDAY_NOON, FAKE) == 1
+    assert again(message).status == Status.SENT
+
+
 def test_a_yes_that_comes_after_a_retry_does_not_undo_the_retry(run_pass, askable):
     """As from a sender that stood still with it until it was found, undelivered and retried."""
     message = store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
