@@ -73,7 +73,7 @@ class Scheduler:
         shared = self.routes, self.stop, self.pulse, self.ended, self.counts, self.retry, runtime
         self.senders = [Sender(settings, each, *shared) for each in (*connected, simulator)]
         self.tend_at = self.step_at = 0  # by the monotonic clock
-        self.chores = deque()
+        self.chores, self.forgotten = deque(), Counter()
         self.due_by = None  # a single pass ends once no text is left that was due by then
         self.suspects_death = False  # whether another scheduler may be dead
 
@@ -262,11 +262,16 @@ class Scheduler:
         asked = self.routes.asked(lane)
         return asked in trouble if asked else not self.routes.order(lane)
 
-    def forget(self, now: datetime) -> None:
+    def forget(self, now: datetime) -> bool:
         """Redact and purge what has become too old."""
-        redacted, purged = retention.forget(self.settings, now, lambda: self.stop.is_requested)
-        if redacted or purged:
+        if done := retention.forget(self.settings, now):
+            self.forgotten.update(done)
+            return True
+        if self.forgotten:
+            redacted, purged = self.forgotten["redacted"], self.forgotten["purged"]
             log.info("too old: %d redacted, %d purged", redacted, purged)
+            self.forgotten.clear()
+        return False
 
     def report_unmatched(self, now: datetime) -> None:
         """Warn, once an hour over all schedulers, of receipts that match no message."""
@@ -275,9 +280,14 @@ class Scheduler:
             log.warning("receipts of the last hour that match no message: %s", unmatched)
 
     def collect(self) -> None:
-        """Record what sessions of carriers delivered."""
-        for sender in self.senders:
-            sender.inbox.collect()
+        """Record some of what sessions of carriers delivered."""
+        if sum(sender.inbox.collect() for sender in self.senders):
+            self.step_at = 0
+
+    def collect_all(self) -> None:
+        """Record what sessions of carriers delivered, while there is time."""
+        while self.stop.seconds_left and sum(each.inbox.collect() for each in self.senders):
+            pass
 
     def go_on_until(self, until: float) -> None:
         """Do what comes, until an instant of the monotonic clock or a stop."""
@@ -297,12 +307,12 @@ class Scheduler:
         If the database fails, they stay open, so that unacknowledged receipts come again. They also
         stay open if they still owe answers when time is up.
         """
-        self.collect()
+        self.collect_all()
         self.pulse.end()
         if self.stop.seconds_left:
             for sender in self.senders:
                 sender.carrier.close()
-            self.collect()
+            self.collect_all()
 
 
 def line(counts: Counter) -> str:

@@ -304,8 +304,8 @@ class Inbox:
                     inbound.record_reply(reply, self.watch.clock.now(), self.rules)
         del replies[:RECORDED_AT_ONCE]
 
-    def collect(self) -> None:
-        """Record what came.
+    def collect(self) -> bool:
+        """Record some of what came; return whether there was anything.
 
         Calling `received` acknowledges the last batch, so that is recorded first. Each reply has a
         transaction of its own, since nothing tells it from another with the same words.
@@ -315,8 +315,8 @@ class Inbox:
         now = self.watch.clock.now()
         if any(isinstance(event, TooFast) for event in self.unrecorded):
             self.watch.note_too_fast()
-        while self.unrecorded:
-            some = self.unrecorded[:RECORDED_AT_ONCE]
-            at_once = next((n for n, each in enumerate(some) if isinstance(each, Reply)), len(some))
-            inbound.record(self.unrecorded[: at_once or 1], now, self.rules)
-            del self.unrecorded[: at_once or 1]
+        some = self.unrecorded[:RECORDED_AT_ONCE]
+        at_once = next((n for n, each in enumerate(some) if isinstance(each, Reply)), len(some))
+        inbound.record(self.unrecorded[: at_once or 1], now, self.rules)
+        del self.unrecorded[: at_once or 1]
+        return bool(some)

@@ -4,8 +4,7 @@ KEEP_TEXTS and KEEP_MESSAGES say how long they are kept; replies as long as the 
 scheduler at a time does it.
 """
 
-import time
-from collections.abc import Callable
+from collections import Counter
 from datetime import datetime, timedelta
 from typing import Self
 
@@ -18,7 +17,6 @@ from sending.replies import Reply
 from settings import Settings
 
 EVERY = timedelta(minutes=1)  # between looks, once all that is old is gone
-TURN = 1  # seconds of a pass, in which texts wait; each batch takes some hundredths
 
 REDACTED = dict.fromkeys(("to", "message", "answer", "request_digest"))
 """What a redacted message has of these: a digest could be found by trying all numbers."""
@@ -39,30 +37,22 @@ class Retention(Table):
         return cls.get() if cls.update(next_at=now + EVERY).where(due).execute() else None
 
 
-def forget(settings: Settings, now: datetime, is_over: Callable[[], bool]) -> tuple[int, int]:
-    """Redact and purge what is too old, in batches, for TURN seconds or until it is over.
+def forget(settings: Settings, now: datetime) -> Counter:
+    """Redact and purge a batch of what is too old; count the messages and replies by what became.
 
-    Return how many messages were redacted, and how many purged.
+    Nothing is counted, and nobody looks again for a while, once nothing is left.
     """
     kept = [*filter(None, (settings.keep_texts, settings.keep_messages))]
     if not kept or not (row := Retention.claim(now)):
-        return 0, 0
-    redacted, purged, end = 0, 0, time.monotonic() + TURN
-    until = row.redacted_until
-    while not is_over():
-        replies, gone, forgotten = Reply.purge_old(now - min(kept)), 0, 0
-        if settings.keep_messages:
-            gone = purge_old(now - settings.keep_messages)
-        if settings.keep_texts:
-            forgotten, until = redact_oldest(until, now - settings.keep_texts)
-        redacted, purged = redacted + forgotten, purged + gone
-        if not (replies or gone or forgotten):
-            break
-        if time.monotonic() >= end:  # the next pass goes on
-            Retention.update(next_at=now).execute()
-            break
-    Retention.update(redacted_until=until).execute()
-    return redacted, purged
+        return Counter()
+    done, until = Counter({"replies purged": Reply.purge_old(now - min(kept))}), row.redacted_until
+    if settings.keep_messages:
+        done["purged"] = purge_old(now - settings.keep_messages)
+    if settings.keep_texts:
+        done["redacted"], until = redact_oldest(until, now - settings.keep_texts)
+    next_at = now if +done else Retention.next_at
+    Retention.update(redacted_until=until, next_at=next_at).execute()
+    return +done
 
 
 # By hand, or for `forget`: some messages at a time

@@ -1,5 +1,6 @@
 """KEEP_TEXTS and KEEP_MESSAGES: what is old is forgotten within the passes, a little at a time."""
 
+from collections import Counter
 from datetime import timedelta
 from functools import partial
 
@@ -101,8 +102,7 @@ def test_replies_go_with_the_shorter_of_both(run_pass):
     assert Audit.select().count() == before
 
 
-def test_many_go_in_batches_and_none_is_left(run_pass, monkeypatch):
-    monkeypatch.setattr(retention, "TURN", 60)
+def test_many_go_in_batches_and_none_is_left(run_pass):
     store_many(2 * PAGE + 7, status=Status.SENT, finished_at=TUESDAY_NOON - 100 * DAY)
     store_many(PAGE, status=Status.FAILED, finished_at=TUESDAY_NOON - 200 * DAY)
     store_many(3, status=Status.FAILED, finished_at=TUESDAY_NOON - DAY)
@@ -110,16 +110,6 @@ def test_many_go_in_batches_and_none_is_left(run_pass, monkeypatch):
     assert texts() == 3
     run_pass(TUESDAY_NOON + MINUTE, keep_messages=KEPT)
     assert Message.select().count() == 3
-
-
-def test_a_pass_takes_no_longer_than_its_turn_and_the_next_goes_on(run_pass, monkeypatch):
-    monkeypatch.setattr(retention, "TURN", 0)
-    store_many(2 * PAGE + 7, status=Status.SENT, finished_at=TUESDAY_NOON - 100 * DAY)
-    left = []
-    for seconds in range(4):
-        run_pass(TUESDAY_NOON + timedelta(seconds=seconds), keep_texts=KEPT)
-        left.append(texts())
-    assert left == [PAGE + 7, 7, 0, 0]
 
 
 def test_once_all_is_gone_somebody_looks_again_after_a_minute(run_pass):
@@ -169,23 +159,24 @@ def test_a_longer_time_and_then_a_shorter_one_forget_what_they_say(run_pass):
     assert again(second).message is None
 
 
-def test_schedulers_at_once_do_not_stand_in_each_others_way(settings, at, monkeypatch):
+def test_schedulers_at_once_do_not_stand_in_each_others_way(settings, at):
     at(TUESDAY_NOON)
-    monkeypatch.setattr(retention, "TURN", 60)  # a busy machine takes longer
     store_many(3 * PAGE, status=Status.SENT, finished_at=TUESDAY_NOON - 100 * DAY)
     kept = settings._replace(keep_texts=KEPT, keep_messages=2 * KEPT)
 
-    done = at_once(*[partial(retention.forget, kept, TUESDAY_NOON, lambda: False)] * 4)
-    assert sorted(redacted for redacted, _ in done) == [0, 0, 0, 3 * PAGE]
+    done = Counter()
+    while some := sum(at_once(*[partial(retention.forget, kept, TUESDAY_NOON)] * 4), Counter()):
+        done += some
+    assert done == {"redacted": 3 * PAGE}
     assert texts() == 0
 
 
-def test_a_stop_is_obeyed_between_batches(settings, at):
+def test_a_batch_is_redacted_at_a_time(settings, at):
     at(TUESDAY_NOON)
-    store_many(2 * PAGE, status=Status.SENT, finished_at=TUESDAY_NOON - 100 * DAY)
-    answers = iter([False, True])
-    done = retention.forget(settings._replace(keep_texts=KEPT), TUESDAY_NOON, lambda: next(answers))
-    assert done == (PAGE, 0)
+    store_many(PAGE + 7, status=Status.SENT, finished_at=TUESDAY_NOON - 100 * DAY)
+    kept = settings._replace(keep_texts=KEPT)
+    done = [retention.forget(kept, TUESDAY_NOON) for _ in range(3)]
+    assert done == [{"redacted": PAGE}, {"redacted": 7}, {}]
 
 
 def test_what_was_redacted_before_is_not_read_again(run_pass):
