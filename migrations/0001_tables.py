@@ -226,6 +226,16 @@ CREATE TABLE ignored_opt_out (
 );
 CREATE INDEX ignored_opt_out_at ON ignored_opt_out (at);
 
+CREATE TABLE key_country (
+    key_id INTEGER NOT NULL,
+    country TEXT NOT NULL,
+    first_at BIGINT NOT NULL,
+    told_at BIGINT,
+    PRIMARY KEY (key_id, country),
+    FOREIGN KEY (key_id) REFERENCES api_key (id)
+);
+CREATE INDEX key_country_untold ON key_country (first_at) WHERE told_at IS NULL;
+
 CREATE TABLE key_use (
     key_id INTEGER NOT NULL,
     begins BIGINT NOT NULL,

@@ -23,7 +23,7 @@ DEAD_AFTER = HOUR
 """How long a receiver may take no event before somebody is told."""
 
 MOST_NAMES = 10
-"""Keys that a notice names."""
+"""Keys, or countries, that a notice names."""
 
 NO_PASS = "no scheduler makes a pass"
 
@@ -67,10 +67,10 @@ class Problem(NamedTuple):
         return KINDS[self.kind][1]
 
 
-def listed(keys: list[str]) -> str:
-    """Return keys in a sentence: the first MOST_NAMES, and how many more there are."""
-    more = [f"{len(keys) - MOST_NAMES} more keys"] if len(keys) > MOST_NAMES else []
-    return ", ".join([*keys[:MOST_NAMES], *more])
+def listed(names: list[str], what: str = "keys") -> str:
+    """Return names in a sentence: the first MOST_NAMES, and how many more there are."""
+    more = [f"{len(names) - MOST_NAMES} more {what}"] if len(names) > MOST_NAMES else []
+    return ", ".join([*names[:MOST_NAMES], *more])
 
 
 class CarrierHealth(NamedTuple):

@@ -1,4 +1,4 @@
-"""Notify people, through Apprise, of texts and replies that wait, of problems and of limits.
+"""Notify people, through Apprise, of texts and replies that wait, of problems and of keys.
 
 Every scheduler looks. The database records each notification, so only one of them sends it.
 """
@@ -6,6 +6,7 @@ Every scheduler looks. The database records each notification, so only one of th
 import logging
 import math
 import re
+import shlex
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from urllib.parse import urlsplit
 from peewee import SQL, IntegerField, TextField
 
 import database
+import recipients
+from access.countries import KeyCountry
 from access.limits import SECOND
 from database import EPOCH, PAST, InstantField, Table, clock, isoformat
 from events.outbox import Event
@@ -77,7 +80,7 @@ class Notification(NamedTuple):
 
 def pending(settings: Settings, now: datetime) -> Iterator[Notification]:
     """Return the notifications that this process is to send now; each is recorded as sent."""
-    for look in (_problems, _approvals, _replies, _limits):
+    for look in (_countries, _problems, _approvals, _replies, _limits):
         yield from look(settings, now)
 
 
@@ -162,6 +165,20 @@ def _limits(settings, now):
         if limit.unit in ("d", "mo") and Notice.tell(subject, now, EPOCH + begins * SECOND):
             what = f"{key.name} has used up its limit"
             yield Notification(what, f"The key {what} of {limit}.", "warning")
+
+
+def _countries(settings, now):
+    """Return a notice of each key that texts other countries than before: it may have leaked."""
+    for key, codes in KeyCountry.take_news(now):
+        names = [f"{recipients.country_name(code)} ({code})" for code in codes]
+        told = f"texts {health.listed(names, 'countries')} for the first time"
+        name = shlex.quote(key.name)
+        text = (
+            f"The key {key.name} {told}. If it has leaked: flask keys pause {name} stops it, and "
+            f"flask messages cancel --key {name} --country {codes[0]} cancels what waits."
+        )
+        new = names[0] if len(names) == 1 else f"{len(names)} new countries"
+        yield Notification(f"{key.name} texts {new}", text, "warning")
 
 
 # Sending it

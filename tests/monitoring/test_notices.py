@@ -10,8 +10,9 @@ import pytest
 
 import models
 from access import limits
-from access.keys import ApiKey
+from access.keys import ApiKey, Role
 from access.limits import KeyUse
+from answers import accepted, sender
 from carrier_servers import DRIP, Answer, playing
 from carriers import Reply
 from carriers.ways import Way
@@ -275,6 +276,86 @@ def test_the_default_limits_are_told_too_and_others_than_the_days_are_not(look):
     used(key_named("shop"), 5)
     used(key_named("bank"), 4, "4/h")
     assert look(TUESDAY_NOON, key_limits=limits.parse("1/s,5/d")) == [f"{ALL} 5/d."]
+
+
+# Countries
+
+
+@pytest.fixture
+def texts(app, at):
+    """Send a text with the key shop, made at noon: `texts(LONDON, at=TUESDAY_NOON + DAY)`."""
+    at(TUESDAY_NOON)
+    send = sender(app.test_client(), ApiKey.issue("shop", None, TUESDAY_NOON))
+
+    def text(*numbers, now):
+        at(now)
+        for number in numbers:
+            accepted(send(to=number, message=f"Hello at {now}"))
+
+    return text
+
+
+@pytest.fixture
+def news(look, people):
+    """Look at an instant; return what was told then of countries, and the titles of it all."""
+
+    def told(instant):
+        found = [each for each in look(instant) if "for the first time" in each]
+        return found, [title for title in titles(people) if title.startswith("shop texts")]
+
+    return told
+
+
+EGYPT, LEBANON = "+201001234567", "+9613123456"
+EGYPT_IS_NEW = (
+    "The key shop texts Egypt (EG) for the first time. If it has leaked: flask keys pause shop "
+    "stops it, and flask messages cancel --key shop --country EG cancels what waits."
+)
+
+
+@on_both
+def test_from_its_second_day_on_a_first_text_of_a_key_to_a_country_is_told_once(news, texts):
+    texts(NEW_YORK, now=TUESDAY_NOON + DAY - MILLISECOND)
+    assert news(TUESDAY_NOON + DAY)[0] == []
+    texts(NEW_YORK, EGYPT, now=TUESDAY_NOON + DAY)
+    assert news(TUESDAY_NOON + DAY) == ([EGYPT_IS_NEW], ["shop texts Egypt (EG)"])
+    texts(NEW_YORK, EGYPT, now=TUESDAY_NOON + 3 * DAY)
+    assert news(TUESDAY_NOON + 3 * DAY)[0] == []
+    Message.delete().execute()
+    texts(EGYPT, LONDON, LEBANON, now=TUESDAY_NOON + 4 * DAY)
+    (told,), shown = news(TUESDAY_NOON + 4 * DAY)
+    assert "texts United Kingdom (GB), Lebanon (LB) for the first time" in told
+    assert shown == ["shop texts Egypt (EG)", "shop texts 2 new countries"]
+
+
+def test_each_key_has_its_own_countries_and_a_rotated_one_keeps_them(news, texts, client, at):
+    texts(EGYPT, now=TUESDAY_NOON)
+    other = sender(client, ApiKey.issue("a b", None, TUESDAY_NOON))
+    shop = sender(client, ApiKey.named("shop").rotate(TUESDAY_NOON, TUESDAY_NOON))
+    at(TUESDAY_NOON + DAY)
+    accepted(shop(to=EGYPT))
+    assert news(TUESDAY_NOON + DAY)[0] == []
+    accepted(other(to=EGYPT))
+    (told,), _ = news(TUESDAY_NOON + DAY)
+    assert told.startswith("The key a b texts Egypt (EG)")
+    assert "flask keys pause 'a b' stops it" in told
+
+
+def test_what_is_refused_is_no_text_and_a_testers_texts_go_nowhere(news, at, client):
+    at(TUESDAY_NOON)
+    tester = sender(client, ApiKey.issue("test", None, TUESDAY_NOON, role=Role.TESTER))
+    limited = sender(client, ApiKey.issue("shop", None, TUESDAY_NOON, limits=limits.parse("1/d")))
+    at(TUESDAY_NOON + DAY)
+    accepted(tester(to=EGYPT))
+    accepted(limited(to=EGYPT))
+    assert limited(to=LONDON).status_code == 429
+    assert news(TUESDAY_NOON + DAY)[0] == [EGYPT_IS_NEW]
+    assert news(TUESDAY_NOON + 2 * DAY)[0] == []
+
+
+def test_what_was_new_more_than_a_day_ago_is_told_no_more(news, texts):
+    texts(EGYPT, now=TUESDAY_NOON + 2 * DAY)
+    assert news(TUESDAY_NOON + 3 * DAY)[0] == []
 
 
 # Several schedulers
