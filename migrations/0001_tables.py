@@ -80,7 +80,7 @@ CREATE INDEX message_sendable_key ON message (key_id, send_at, id)
     WHERE status IN ('queued') AND approved;
 CREATE INDEX message_lane ON message (lane, key_id, send_at, id)
     WHERE status IN ('queued') AND approved;
-CREATE INDEX message_awaiting ON message (status, send_at, id)
+CREATE INDEX message_awaiting ON message (status, send_at, id, expires_at)
     WHERE status IN ('scheduled', 'queued') AND NOT approved;
 CREATE INDEX message_awaiting_key ON message (key_id, send_at, id)
     WHERE status IN ('scheduled', 'queued') AND NOT approved AND available_to_group;
@@ -211,6 +211,7 @@ CREATE TABLE event_address (
     old_secret_until BIGINT,
     off TEXT,
     failing_since BIGINT,
+    failures INTEGER NOT NULL DEFAULT 0,
     FOREIGN KEY (key_id) REFERENCES api_key (id)
 );
 
@@ -266,6 +267,12 @@ CREATE TABLE opt_out (
 CREATE TABLE opt_out_message (
     id TEXT NOT NULL PRIMARY KEY,
     at BIGINT NOT NULL
+);
+
+CREATE TABLE public_address (
+    url TEXT NOT NULL PRIMARY KEY,
+    answered_at BIGINT NOT NULL,
+    is_silent BOOLEAN NOT NULL
 );
 
 CREATE TABLE reply (

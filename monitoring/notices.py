@@ -30,6 +30,8 @@ from settings import Settings
 
 PROBLEM = "problem "  # begins the subject of a problem: its kind and its name follow
 WAITING_EVERY = timedelta(minutes=15)  # of texts for approval, and of replies
+AGAIN_EVERY = timedelta(days=1)  # of texts that still wait for approval
+EXPIRES_SOON = timedelta(hours=12)
 FAILURES_EVERY = timedelta(hours=1)
 LOOK_EVERY = 5  # seconds
 PATIENCE = 15  # seconds that an end of a scheduler, or a test, waits for addresses
@@ -96,11 +98,12 @@ def _problems(settings, now):
                 f"{problem.what_to_do}"
             )
             yield Notification(problem.title, text, "failure")
-    # Without a scheduler, nothing else is said of texts that are due
+    # What is not reported without a scheduler may last all the same
     no_scheduler = any(each.kind == "scheduler" for each in found.values())
+    hidden = health.BY_SCHEDULERS if no_scheduler else ()
     for told in Notice.select().where(Notice.subject.startswith(PROBLEM), Notice.level == 1):
         kind, _, name = told.subject.removeprefix(PROBLEM).partition(" ")
-        if told.subject in found or (no_scheduler and kind == "stalled"):
+        if told.subject in found or kind in hidden:
             continue
         if told.change(level=0, told_at=now):
             title = health.Problem(kind, name=name).title
@@ -111,21 +114,34 @@ def _problems(settings, now):
 def _waiting(problem):
     """Return how many texts wait to be sent, or events if the problem is theirs."""
     if problem.kind not in ("events", "receiver"):
-        return f"Texts waiting to be sent: {queue.awaiting_carrier(paused_too=False)}"
+        texts = queue.awaiting_carrier(paused_too=False) + sum(queue.under_way().values())
+        return f"Texts waiting to be sent: {texts}"
     by_name = Event.by_name().items()
     waiting = sum(each.waiting for key, each in by_name if problem.name in ("", key))
     return f"Events waiting: {waiting}"
 
 
 def _approvals(settings, now):
-    """Return a notification of texts that wait for approval, if any of them is new."""
+    """Return a notification of texts that wait for approval, if any of them is new.
+
+    It is sent again each day, and once the first of them expires soon.
+    """
     waiting = queue.approvals()
-    if _note_news("approvals", waiting.messages, waiting.newest, now):
+    warn_at = waiting.expires_at and waiting.expires_at - EXPIRES_SOON
+    is_soon = warn_at is not None and warn_at <= now
+
+    def again(told_at):
+        return told_at <= now - AGAIN_EVERY or (is_soon and told_at < warn_at)
+
+    if _note_news("approvals", waiting.messages, waiting.newest, now, again):
         names = [f"{name} ({messages})" for name, messages in queue.approvals_by_key()]
         wait = "text waits" if waiting.messages == 1 else "texts wait"
         title = f"{waiting.messages} {wait} for approval"
         text = f"{title}, from {health.listed(names)}. "
-        text += f"The first would be sent at {isoformat(waiting.first_at)}."
+        is_due = waiting.first_at <= now
+        text += f"The first would be sent at {'once' if is_due else isoformat(waiting.first_at)}."
+        if is_soon:
+            text += f" Without approval, the first expires at {isoformat(waiting.expires_at)}."
         yield Notification(title, text + _link(settings), "warning")
 
 
@@ -139,11 +155,15 @@ def _replies(settings, now):
         yield Notification(title, title + more + _link(settings, "replies"), "warning")
 
 
-def _note_news(subject, count, newest, now):
-    """Record a notification if something new waits: a newer one, or one more; return whether."""
+def _note_news(subject, count, newest, now, again=lambda told_at: False):
+    """Record a notification if something new waits: a newer one, or one more; return whether.
+
+    Record it too if `again` says so of when it was told last.
+    """
     told = Notice.about(subject)
     is_new = count > told.level or (newest or "") > (told.newest or "")
-    if count and is_new and not (told.told_at and told.told_at > now - WAITING_EVERY):
+    is_due = is_new and not (told.told_at and told.told_at > now - WAITING_EVERY)
+    if count and (is_due or (told.told_at and again(told.told_at))):
         return told.change(level=count, newest=newest, told_at=now)
     if count < told.level:
         told.change(level=count)

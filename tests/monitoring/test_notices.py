@@ -26,7 +26,7 @@ from people import People
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import inbound, replies
 from sending.carrier_state import CarrierState
-from stored_messages import decide_on, key_named, store
+from stored_messages import decide_on, held, key_named, store
 
 LATER = TUESDAY_NOON + 15 * MINUTE
 
@@ -79,9 +79,30 @@ def test_people_are_told_how_many_texts_wait_whose_and_when_the_first_would_leav
 def test_without_a_desk_no_address_is_told(look):
     awaiting()
     assert look(TUESDAY_NOON, public_url="https://texts.example.com") == [
-        "1 text waits for approval, from app (1). "
-        "The first would be sent at 2026-03-03T17:00:00.000Z."
+        "1 text waits for approval, from app (1). The first would be sent at once."
     ]
+
+
+def test_what_waits_is_told_again_each_day_and_when_the_first_has_twelve_hours_left(look):
+    awaiting(send_at=TUESDAY_NOON + 3 * HOUR, first_send_at=TUESDAY_NOON)
+    awaiting(send_at=TUESDAY_NOON + 3 * HOUR, first_send_at=TUESDAY_NOON + HOUR)
+    told = "2 texts wait for approval, from app (2). The first would be sent at"
+    assert look(TUESDAY_NOON) == [f"{told} 2026-03-03T20:00:00.000Z."]
+    assert look(TUESDAY_NOON + DAY - MILLISECOND) == []
+    assert look(TUESDAY_NOON + DAY) == [f"{told} once."]
+    assert look(TUESDAY_NOON + DAY) == []
+    assert look(TUESDAY_NOON + 2 * DAY) == [f"{told} once."]
+    late = TUESDAY_NOON + 60 * HOUR  # 72h - 12h
+    assert look(late - MILLISECOND) == []
+    ends = "Without approval, the first expires at 2026-03-06T17:00:00.000Z."
+    assert look(late) == [f"{told} once. {ends}"]
+    assert look(late) == look(late + 11 * HOUR) == []
+    Message.delete().where(Message.first_send_at == TUESDAY_NOON).execute()
+    (again,) = look(late + 12 * HOUR)
+    assert again.endswith("the first expires at 2026-03-06T18:00:00.000Z.")
+    assert look(late + 12 * HOUR) == []
+    Message.delete().execute()
+    assert look(TUESDAY_NOON + 9 * DAY) == []
 
 
 def test_of_many_keys_ten_are_named(look):
@@ -158,11 +179,12 @@ def test_a_problem_is_told_when_it_begins_and_when_it_is_over(look):
 
 
 def fails(name):
-    """A receiver that has taken no event for an hour."""
+    """A receiver that has taken no event for long."""
     key = key_named(name)
     EventAddress.set(key, "http://127.0.0.1:1/", TUESDAY_NOON - DAY)
     decide_on(store(key=key, now=TUESDAY_NOON - DAY)).cancel("shell", TUESDAY_NOON - DAY)
-    EventAddress.update(failing_since=TUESDAY_NOON - DAY).where(EventAddress.key == key).execute()
+    failing = EventAddress.update(failing_since=TUESDAY_NOON - DAY, failures=3)
+    failing.where(EventAddress.key == key).execute()
     Event.update(next_try_at=TUESDAY_NOON + HOUR).where(Event.key == key).execute()
 
 
@@ -203,6 +225,18 @@ def test_an_open_problem_hides_no_other_and_each_is_told_when_it_ends(look, peop
     assert sorted(titles(people)[5:]) == sorted(f"over: {each}" for each in began)
     assert titles(people)[5] in (f"over: {began[1]}", f"over: {began[4]}")
     assert due.to[1:] not in str(people.requests)
+
+
+def test_texts_under_way_are_among_those_that_wait(look):
+    CarrierState.record_pass(TUESDAY_NOON, {"twilio": []})
+    store(send_at=TUESDAY_NOON - 3 * MINUTE)
+    for _ in range(2):
+        held(Status.SENDING, claimed_for="twilio")
+    (told,) = look(TUESDAY_NOON)
+    assert told.startswith(
+        "nothing was sent through twilio for 120 s though texts are due: 2 texts"
+    )
+    assert "Texts waiting to be sent: 3. " in told
 
 
 def test_an_outage_that_becomes_a_refused_account_is_something_new(look, people):
