@@ -16,12 +16,10 @@ from peewee import (
     ModelUpdate,
     TextField,
     UUIDField,
-    fn,
 )
 
 from access.do_not_call import DoNotCallHistory
 from access.keys import ApiKey
-from access.limits import SECOND
 from carriers.lanes import FIRST, Lane
 from carriers.ways import Way
 from database import (
@@ -304,14 +302,6 @@ class Message(Table):
         if self.is_withdrawn:
             return WITHDRAWN
         return self.status if self.approved else f"{self.status}, awaiting approval"
-
-
-def accepted(key: int, since: int, until: int) -> list[int]:
-    """Count the messages of a key, and their parts, accepted from one second to before another."""
-    first, end = (first_id(EPOCH + second * SECOND) for second in (since, until))
-    counts = Message.select(fn.COUNT(SQL("*")), fn.COALESCE(fn.SUM(Message.parts), 0))
-    these = (Message.key == key) & (Message.id >= first) & (Message.id < end)
-    return [*counts.where(these).tuples().get()]
 
 
 def accepted_to(number: str, since: datetime) -> ModelSelect:

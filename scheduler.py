@@ -202,11 +202,11 @@ class Scheduler:
         if CarrierState.is_behind(now):
             for table in database.Table.__subclasses__():
                 table.date_back(now)
+        for sender in self.senders:
+            sender.inbox.read_list()
         stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
         CarrierState.record_pass(now, stand_ins)
         CarrierState.prepare(TESTERS)
-        for sender in self.senders:
-            sender.inbox.ask()
         self.take_over()
         self.promote(now)
         self.expire(now)

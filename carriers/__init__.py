@@ -9,13 +9,16 @@ import logging
 import pkgutil
 from collections.abc import Collection
 from dataclasses import KW_ONLY, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import NamedTuple
 
 from carriers import urls
 
 CONNECT_TIMEOUT = 10  # seconds
+
+LISTED_WITHIN = timedelta(seconds=30)
+"""Until then, a text that a carrier has taken may be missing in its list."""
 
 
 @dataclass(eq=False, repr=False)
@@ -157,6 +160,13 @@ News = Receipt | Reply | OptOut | LateAnswer | TooFast
 """What a carrier tells without being asked."""
 
 
+class Listed(NamedTuple):
+    """A part of a carrier's list of incoming texts."""
+
+    replies: list[Reply]
+    rest: str | None = None  # where the list goes on, for `incoming`; None at its end
+
+
 class Callback(NamedTuple):
     """A request from a carrier to the service."""
 
@@ -176,6 +186,8 @@ class Carrier:
 
     name: str  # may be shown and logged: the scheme, unless CARRIER_URL has another
     can_be_asked = False  # whether `find` can settle a text that is in doubt
+    # What the list is of in which `find` looks, if other carriers may have texts in it, too
+    list_of: str | None = None
     # A warning about this URL for the operator: one line for the log, without credentials.
     warning: str | None = None
     tells_receipts = False  # whether it reports if texts arrived, and is asked to
@@ -227,10 +239,11 @@ class Carrier:
         """Check, and return what is left on the account, in words, if the carrier tells."""
         return self.check()
 
-    def incoming(self, since: datetime) -> list[Reply]:
-        """Return the texts that came in since an instant, as the carrier lists them.
+    def incoming(self, since: datetime, rest: str | None = None) -> Listed:
+        """Return the newest texts that came in since an instant, as many as fit into the memory.
 
-        They are identified as in callbacks. Raise CarrierError if the carrier gives no answer.
+        The older ones come with the `rest` of that answer. All are identified as in callbacks.
+        Raise CarrierError if the carrier gives no answer.
         """
         raise NotImplementedError
 

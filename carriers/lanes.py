@@ -7,7 +7,7 @@ database, no clock.
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Self
 
@@ -84,8 +84,14 @@ class Lane(NamedTuple):
 class Routes:
     """The carriers of CARRIER_URL and the simulator of testers, and what each may be used for."""
 
-    def __init__(self, ways: Iterable[Way], can_be_asked: Collection[str] = ()):
+    def __init__(
+        self,
+        ways: Iterable[Way],
+        can_be_asked: Collection[str] = (),
+        lists: Mapping[str, str] | None = None,
+    ):
         self.ways, self.can_be_asked = tuple(ways), frozenset(can_be_asked)
+        self.lists = lists or {}  # by name, what the list of a carrier is of that others may share
         self.names = tuple(way.name for way in self.ways)
         self.first = self.names[0] if self.names else ""
         self.keys = frozenset(key for way in self.ways for key in way.keys or ())
@@ -96,7 +102,8 @@ class Routes:
         """Return the routes for connected carriers, by what CARRIER_URL says of them."""
         known = {way.name: way for way in ways}
         asked = [carrier.name for carrier in carriers if carrier.can_be_asked]
-        return cls([known.get(each.name) or Way(each.name) for each in carriers], asked)
+        lists = {each.name: each.list_of for each in carriers if each.list_of}
+        return cls([known.get(each.name) or Way(each.name) for each in carriers], asked, lists)
 
     def order(self, lane: Lane, key: str = "") -> tuple[str, ...]:
         """Return the carriers that may be used for a text of a key, the first choice first.
@@ -133,6 +140,11 @@ class Routes:
     def way(self, name: str) -> Way:
         """Return the carrier of a name; the simulator of testers is not in CARRIER_URL."""
         return next((way for way in self.ways if way.name == name), Way(name))
+
+    def listed_with(self, name: str) -> set[str]:
+        """Return the carriers whose texts are in the list of one, which is among them."""
+        mine = self.lists.get(name)
+        return {name} | {each for each, list_of in self.lists.items() if list_of == mine}
 
     def stand_ins(self, name: str) -> list[str]:
         """Return the carriers that may take the place of one, at least for some of its texts."""

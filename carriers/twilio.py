@@ -6,11 +6,12 @@ import hmac
 import re
 import unicodedata
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from operator import itemgetter
 from urllib.parse import quote, urlencode, urlsplit
 
-from carriers import Callback, CarrierError, Codes, News, NotGenuine, Reply, opt_outs, urls
+from carriers import Callback, CarrierError, Codes, Listed, News, NotGenuine, opt_outs, urls
 from carriers.http import HttpCarrier, balance, basic, parsed, reference
 
 # Twilio's error codes, grouped by what to do about them. All others are temporary.
@@ -47,8 +48,7 @@ OPTED_OUT = 21610
 SHORTEST_VALIDITY, LONGEST_VALIDITY = 1, 36_000  # seconds; error 21624 otherwise
 NEVER_SENT = {"failed", "canceled"}  # Twilio gave these to no network
 TRIAL = "Sent from your Twilio trial account - "  # prefix of a trial account's texts
-PAGE, PAGES = 100, 20  # messages, pages in Twilio's list
-SKEW = timedelta(minutes=1)  # between Twilio's clock and this machine's
+PAGE, PAGES = 100, 20  # messages, pages that are read at once, in Twilio's list
 KEPT_BY_ENCODING = ("Lu", "Ll", "Lt", "Lo", "Nd", "So")  # categories of characters
 OF_SENDER = ("From", "FromCity", "FromState", "FromZip", "FromCountry")  # fields of a reply
 SIGNATURES = {"HMAC_SHA1": hashlib.sha1, "HMAC_SHA256": hashlib.sha256}
@@ -94,7 +94,7 @@ class Twilio(HttpCarrier):
         self._is_key = user.startswith("SK")
         if self._is_key and not options["account"]:
             raise ValueError("twilio://SK… is an API key, which needs its account: ?account=AC…")
-        self._account_sid = options["account"] or user
+        self._account_sid = self.list_of = options["account"] or user
         self._account = f"/2010-04-01/Accounts/{quote(self._account_sid, safe='')}"
         self._auth_token = options["auth_token"] or (None if self._is_key else password)
         secret, name = self._auth_token, self._fields.get("From", "")
@@ -116,47 +116,54 @@ class Twilio(HttpCarrier):
     def find(self, to: str, text: str, since: datetime) -> list[str]:
         """Return the SIDs of all equal texts that Twilio took since an instant, the oldest first.
 
-        Clocks differ, so texts that Twilio created up to a minute earlier count as well. Texts that
-        Twilio itself failed to send do not count. White space is not compared: Twilio does not
-        document how it stores it.
+        Texts that Twilio itself failed to send do not count. White space is not compared: Twilio
+        does not document how it stores it.
         """
-        found = [each for each in self._listed(since, To=to) if self._is_ours(each, to, text)]
-        return list(dict.fromkeys(each["sid"] for each in found))
+        found = []
+        for messages, _ in self._pages(since, To=to):
+            ours = ((at, each) for at, each in messages if at and self._is_ours(each, to, text))
+            found += [(at, each["sid"]) for at, each in ours]
+        found.reverse()
+        return list(dict.fromkeys(sid for _, sid in sorted(found, key=itemgetter(0))))
 
-    def incoming(self, since: datetime) -> list[Reply]:
-        """Return the texts to our sender that Twilio lists since an instant, the oldest first."""
+    def incoming(self, since: datetime, rest: str | None = None) -> Listed:
+        """Return texts to our sender that Twilio lists since an instant, the oldest first."""
         sender, service = self._fields.get("From"), self._fields.get("MessagingServiceSid")
         if sender and not sender.removeprefix("+").isdigit():
-            return []  # nobody can answer a name
-        found = []
-        for message in self._listed(since, **({"To": sender} if sender else {})):
-            sid, number, text = (message.get(name) for name in ("sid", "from", "body"))
-            is_ours = message.get("direction") == "inbound" and reference(sid)
-            is_ours = is_ours and (sender or message.get("messaging_service_sid") == service)
-            if is_ours and isinstance(number, str) and isinstance(text, str):
-                found += opt_outs.replies(number, text, _created(message), self._ids(sid))
-        return found
+            return Listed([])  # nobody can answer a name
+        found, only = [], {"To": sender} if sender else {}
+        for messages, following in self._pages(since, rest, **only):
+            rest = following
+            for at, message in messages:
+                sid, number, text = (message.get(name) for name in ("sid", "from", "body"))
+                is_ours = message.get("direction") == "inbound" and reference(sid)
+                is_ours = is_ours and (sender or message.get("messaging_service_sid") == service)
+                if is_ours and isinstance(number, str) and isinstance(text, str):
+                    found += opt_outs.replies(number, text, at, self._ids(sid))
+        return Listed(found[::-1], rest)
 
-    def _listed(self, since, **only):
-        """Return the messages that Twilio has created since an instant, the oldest first.
+    def _pages(self, since, path=None, **only):
+        """Yield pages of messages that Twilio created since an instant, and where each leads on.
 
-        Clocks differ, so those of up to a minute earlier are among them.
+        Each message comes after its date, which is None if it cannot be read: the message may be as
+        new as its neighbours. One page is kept at a time: it may have four megabytes.
         """
-        found, since = [], (since - SKEW).replace(microsecond=0)  # Twilio lists whole seconds
+        since = since.replace(microsecond=0)  # Twilio lists whole seconds
         # Filtering by DateSent would miss queued messages, for which it is null.
-        path = f"{self._account}/Messages.json?{urlencode(only | {'PageSize': PAGE})}"
+        path = path or f"{self._account}/Messages.json?{urlencode(only | {'PageSize': PAGE})}"
         for _ in range(PAGES):
             messages = (page := self._get(path)).get("messages")
             if not isinstance(messages, list):
                 raise CarrierError("Twilio's list of messages cannot be read", silent=True)
-            recent = [message for message in messages if _created(message) >= since]
-            found += recent
+            dated = [(_created(each), each) for each in messages if isinstance(each, dict)]
+            recent = [(at, message) for at, message in dated if at is None or at >= since]
             path = page.get("next_page_uri")
             # Twilio lists the newest messages first.
             if not recent or not isinstance(path, str) or not re.match(r"/(?!/)", path):
+                path = None
+            yield recent, path
+            if path is None:
                 break
-        found.reverse()
-        return sorted(found, key=_created)
 
     def check(self) -> None:
         """Ask for the account, or for the latest message if an API key may not see the account."""
@@ -298,12 +305,12 @@ def _letters(text):
 
 
 def _created(message):
-    """Return when Twilio created a message; long ago if the message does not say."""
+    """Return when Twilio created a message, or None if that cannot be read."""
     try:
         created = parsedate_to_datetime(message["date_created"])
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        return datetime.min.replace(tzinfo=UTC)
-    return created if created.tzinfo else created.replace(tzinfo=UTC)
+        return (created if created.tzinfo else created.replace(tzinfo=UTC)).astimezone(UTC)
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError):
+        return None
 
 
 def _without_port_and_with(url):

@@ -236,6 +236,8 @@ def set_events(
         return
     if off:
         EventAddress.switch_off(key.id, "by an operator", now)
+        while Event.give_up(now):
+            pass
     address, backlog = EventAddress.of(key), Event.backlogs().get(key.id, Backlog())
     state = f"switched off: {address.off}" if address.off else "on"
     base.say(f"{name}: {urls.masked(address.url)} ({state})")

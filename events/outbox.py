@@ -77,10 +77,11 @@ class EventAddress(Table):
 
     @classmethod
     def switch_off(cls, key: int, why: str, now: datetime, url: str | None = None) -> bool:
-        """Send no more events of a key, and give up those that wait; return whether it was done.
+        """Send no more events of a key; return whether that is news.
 
-        With a URL, whose receiver asked for it, do so only if that is still the address. Without
-        one, an operator asked for it; then it is not done again if it is off.
+        The first batch of those that wait is given up. With a URL, whose receiver asked for it, do
+        so only if that is still the address. Without one, an operator asked for it; then it is not
+        done again if it is off.
         """
         mine = (cls.key == key) & (cls.url == url if url else cls.off.is_null())
         with db.transaction():
@@ -279,15 +280,15 @@ class Event(Table):
 
     @classmethod
     def give_up(cls, now: datetime) -> int:
-        """Give up what waits for an address that is switched off; return how many.
+        """Give up a batch of what waits for addresses that are switched off; return how many.
 
-        A change at the same moment may write one more after that, and what is being recorded is
-        left out: the next pass gives them up.
+        A change at the same moment may write one more after the last batch, and what is being
+        recorded is left out: the next pass gives them up.
         """
         off = EventAddress.select(EventAddress.key).where(EventAddress.off.is_null(False))
         waiting = cls.select(cls.id).where(cls.next_try_at.is_null(False), cls.key.in_(off))
         give_up = cls.update(next_try_at=None, given_up_at=now)
-        return give_up.where(locked(cls.id, waiting)).execute()
+        return give_up.where(locked(cls.id, waiting.limit(database.BATCH))).execute()
 
     @classmethod
     def forget(cls, now: datetime) -> None:
@@ -298,14 +299,15 @@ class Event(Table):
 
     @classmethod
     def retry(cls, key: ApiKey | None, now: datetime) -> int:
-        """Try again what was given up, if its address is on; return how many events."""
+        """Try a batch again of what was given up, if its address is on; return how many events."""
         on = EventAddress.select(EventAddress.key).where(EventAddress.off.is_null())
         again = cls.given_up_at.is_null(False) & cls.key.in_(on)
         if key:
             again &= _is_of_name(key.name)
         changes = {"tries": 0, "next_try_at": now, "given_up_at": None}
+        some = cls.select(cls.id).where(again).limit(database.BATCH)
         with db.transaction():
-            if count := cls.update(changes).where(again).execute():
+            if count := cls.update(changes).where(locked(cls.id, some)).execute():
                 _audit(Action.RETRIED_EVENTS, now, key, count=count)
         return count
 

@@ -300,6 +300,9 @@ CREATE INDEX reply_key ON reply (key, at, id) WHERE available_to_group;
 CREATE INDEX reply_unread ON reply (at, id) WHERE read_at IS NULL;
 CREATE INDEX reply_at ON reply (at, id);
 CREATE INDEX reply_number ON reply (number, at, id);
+CREATE INDEX reply_number_first ON reply (number, (
+    CASE WHEN read_at IS NOT NULL OR opted_out THEN 0 WHEN may_be_no THEN 2 ELSE 1 END
+), at, id);
 CREATE INDEX reply_message ON reply (message_id);
 CREATE INDEX reply_due ON reply (due_at) WHERE due_at IS NOT NULL;
 
@@ -314,6 +317,7 @@ CREATE TABLE sign_in (
     key_id INTEGER NOT NULL,
     digest TEXT NOT NULL,
     began_at BIGINT NOT NULL,
+    looks_for TEXT,
     FOREIGN KEY (key_id) REFERENCES api_key (id)
 );
 CREATE INDEX sign_in_began_at ON sign_in (began_at);

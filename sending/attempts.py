@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from peewee import (
     SQL,
+    Case,
     CompositeKey,
     Expression,
     ForeignKeyField,
@@ -24,8 +25,9 @@ from peewee import (
     fn,
 )
 
+from carriers import LISTED_WITHIN
 from carriers.ways import Way
-from database import PAST, CarrierTextField, InstantField, Table
+from database import MILLISECOND, PAST, CarrierTextField, InstantField, Table
 from database.clock import SKEW
 from models import FURTHEST_AHEAD, Message, first_id
 
@@ -177,7 +179,10 @@ class Attempt(Table):
 
         When it died is not known.
         """
-        lost = cls.update(result=Result.UNCLEAR, words=DIED, ask_at=now)
+        recent = cls.begun_at > now - LISTED_WITHIN
+        later = cls.begun_at + Value(LISTED_WITHIN // MILLISECOND, converter=False)
+        ask_at = Case(None, [(recent, later)], Value(cls.ask_at.db_value(now), converter=False))
+        lost = cls.update(result=Result.UNCLEAR, words=DIED, ask_at=ask_at)
         lost = lost.where(cls.sender == sender, cls.result.is_null()).returning(cls)
         return [*lost.execute()]
 

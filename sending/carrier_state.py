@@ -40,8 +40,8 @@ LONG_PAUSE = timedelta(minutes=1)
 
 HOUR = timedelta(hours=1)
 
-UNHEARD = timedelta(seconds=15)
-"""After this long without a scheduler, an incoming text may have been missed."""
+LATELY = timedelta(seconds=15)
+"""After this long without a pass, a carrier is not used, and incoming texts may be missed."""
 
 
 class Permission(Enum):
@@ -64,7 +64,7 @@ class Cause(NamedTuple):
 class CarrierState(Table):
     name = TextField(primary_key=True)  # "" if there is no carrier
     last_pass_at = InstantField(PAST, null=True)
-    heard_until = InstantField(PAST, null=True)  # no incoming text before then can have been missed
+    heard_until = InstantField(PAST, null=True)  # the carrier's list of incoming texts was read
     trouble = CarrierTextField(null=True)  # why nothing is sent; null if it only says "too fast"
     # The trouble is an outage, and not about the account
     is_down = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
@@ -106,20 +106,14 @@ class CarrierState(Table):
         cls.insert_many(rows).on_conflict(conflict_target=[cls.name], preserve=noted).execute()
 
     @classmethod
-    def unheard_since(cls, name: str, now: datetime) -> datetime | None:
-        """Return since when incoming texts may have been missed, such as during an outage.
-
-        Return None, and note this instant, if it was asked within UNHEARD.
-        """
-        lately = cls.heard_until.is_null() | (cls.heard_until > now - UNHEARD)
-        if cls.update(heard_until=now).where(cls.name == name, lately).execute():
-            return None
-        return cls.select(cls.heard_until).where(cls.name == name).scalar()
-
-    @classmethod
     def note_heard(cls, name: str, until: datetime) -> None:
-        """Note that all texts that came in before an instant are recorded."""
-        cls.update(heard_until=until).where(cls.name == name, cls.heard_until < until).execute()
+        """Note that the list of all texts that came in before an instant was read."""
+        is_news = cls.heard_until.is_null() | (cls.heard_until < until)
+        cls.update(heard_until=until).where(cls.name == name, is_news).execute()
+
+    def was_paused(self, now: datetime) -> bool:
+        """Return whether there was no pass lately."""
+        return self.last_pass_at is not None and self.last_pass_at < now - LATELY
 
     @classmethod
     def prepare(cls, name: str) -> None:
@@ -285,7 +279,7 @@ def known_to_others(names: Collection[str], now: datetime) -> set[str]:
     """
     if not names:
         return set()
-    lately = CarrierState.last_pass_at > now - UNHEARD
+    lately = CarrierState.last_pass_at > now - LATELY
     found = CarrierState.select(CarrierState.name).where(CarrierState.name.in_(names), lately)
     return {state.name for state in found}
 

@@ -36,22 +36,22 @@ def ask_again_at(
 
 
 def texts_at(
-    carrier: Way, messages: Collection[Message], *which: Expression
+    carriers: Collection[str], messages: Collection[Message], *which: Expression
 ) -> set[tuple[str, str]]:
-    """Return those numbers and texts of messages of which a carrier has such copies.
+    """Return those numbers and texts of messages of which carriers of these names have such copies.
 
     They are not finished. No other transaction looks at the same texts before this one ends.
     """
     if not messages:
         return set()
-    found = set()
+    found, is_theirs = set(), Attempt.carrier.in_([*carriers]) | Attempt.carrier.is_null()
     # Not plainly, or a plan may go through all messages to a number
     these = Message.to.concat("").in_({each.to for each in messages})
     these &= has_status(Status.SENDING, *WAITING)
     lock_texts({f"{each.to} {each.message}" for each in messages})
     for is_such in which:  # an index serves each
         copies = Attempt.select(Message.to, Message.message).join(Message)
-        copies = copies.where(is_such, Attempt.is_by(carrier), these)
+        copies = copies.where(is_such, is_theirs, these)
         found |= {*copies.tuples()}
     return found
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import recipients
 from access.rules import KeyRules, Rules
-from carriers import CarrierError
+from carriers import LISTED_WITHIN, CarrierError
 from models import WAITING, Message, Status
 from recipients import Recipient
 from recipients.hours import BusinessHours, NeverOpens
@@ -228,6 +228,8 @@ def after_no(
         reason = _perhaps_taken(str(error), message.in_doubt or error.in_doubt)
         return Outcome(Status.FAILED, reason, counted=True, doubt=error.in_doubt)
     at = now + retry_delay(message.attempts, terms.retry_delay)
+    if error.in_doubt and terms.askable:
+        at = max(at, now + LISTED_WITHIN)
     counted = bool(message.answers) or not (is_probe and error.silent)
     return Outcome(Status.SCHEDULED, str(error), at, counted, error.in_doubt)
 

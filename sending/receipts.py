@@ -130,10 +130,15 @@ def sent(
 
 def _known(references, carrier):
     """Return the messages whose reference was recorded before."""
-    recorded = Attempt.message.in_([*references]) & Attempt.reference.is_null(False)
-    recorded &= Attempt.is_by(carrier) & ~has_status(Status.SENDING)
-    copies = Attempt.select(Attempt.message, Attempt.reference).join(Message).where(recorded)
-    return {copy.message_id for copy in copies if copy.reference == references[copy.message_id]}
+    own = Attempt.message.in_([*references]) & Attempt.is_by(carrier)
+    copies = Attempt.select(Attempt.message, Attempt.reference).join(Message)
+    # What has no reference is left out here: in SQL, a plan might read the index of all references
+    recorded = {
+        (copy.message_id, copy.reference)
+        for copy in copies.where(own, ~has_status(Status.SENDING))
+        if copy.reference
+    }
+    return {id for id, reference in references.items() if (id, reference) in recorded}
 
 
 def _take(references, now, carrier, numbers):
@@ -171,15 +176,13 @@ def _take(references, now, carrier, numbers):
 def found(attempt: Attempt, references: Collection[str], now: datetime, carrier: Way) -> bool:
     """Record whether a carrier, asked, has taken a copy in doubt, and return it.
 
-    `references` are those of all equal texts since it was given; the first that no other copy has
-    is this one's.
+    `references` are those of all equal texts since then. The first that no other copy has, under
+    any carrier's name, is this one's: several names may stand for one account.
     """
     id = attempt.message_id
     with db.atomic():
         lock_texts({*references, str(id)})
-        others = Attempt.select(Attempt.reference).where(
-            Attempt.reference.in_([*references]), Attempt.is_by(carrier)
-        )
+        others = Attempt.select(Attempt.reference).where(Attempt.reference.in_([*references]))
         known = {each.reference for each in others}
         new = [reference for reference in references if reference not in known]
         if new:

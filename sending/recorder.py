@@ -4,11 +4,12 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from carriers import Carrier, CarrierError, OptOut, Reply, TooFast
 from carriers.lanes import Lane, Routes
-from database import db
+from database import db, passed_over
 from models import WAITING, Message, Status
 from sending import doubts, inbound, outcomes, receipts
 from sending.attempts import Attempt, Result, was_refused
@@ -18,10 +19,13 @@ from sending.outcomes import Outcome, Terms
 from sending.sends import Answer, NotSent, Send
 from sending.watch import CarrierWatch
 
-LATE_CALLBACKS = timedelta(minutes=5)  # a callback may come so long after its text
+LISTED_EVERY = timedelta(minutes=5)  # the texts that came in are listed
+LATE_IN_LIST = timedelta(minutes=5)  # an incoming text may come so late, and clocks may differ
+CALLED_BACK_WITHIN = timedelta(seconds=30)  # an incoming text is, if it is at all
 LONGEST_UNHEARD = timedelta(days=3)
-ASKED_AGAIN_AFTER = 60  # seconds
-RECORDED_AT_ONCE = 20  # receipts in one transaction, for whose end other writers wait
+MOST_PARTS = 50  # of a list: a hundred thousand texts
+LISTED_AGAIN_AFTER = 60  # seconds
+RECORDED_AT_ONCE = 20  # receipts, for whose transaction others wait; listed replies, for a step
 
 log = logging.getLogger("scheduler")
 
@@ -205,40 +209,100 @@ def take_back(messages: list[Message]) -> None:
         Attempt.take_back(messages)
 
 
+@dataclass
+class Reading:
+    """A carrier's list of the texts that came in since an instant, as far as it was read."""
+
+    begun_at: datetime
+    since: datetime
+    until: datetime | None  # later ones are left to their callbacks
+    parts: int = 0
+    replies: list[Reply] | None = None  # of the last part, those that are not recorded yet
+    rest: str | None = None  # where the list goes on
+
+
 class Inbox:
     """Record receipts, replies and late answers from a carrier's session, and missed replies."""
 
     def __init__(self, carrier: Carrier, rules: ReplyRules, watch: CarrierWatch):
         self.carrier, self.rules, self.watch = carrier, rules, watch
         self.unrecorded = []
-        self.asked = None  # the future of the question about missed texts, and when it was asked
-        self.ask_at = 0  # by the monotonic clock
+        self.reading = None
+        self.asked = None  # the future of a part of the list
+        self.read_at = 0  # not before this, by the monotonic clock
+
+    def read_list(self) -> None:
+        """Begin to read what came in, every few minutes: callbacks may be lost unnoticed.
+
+        A callback says more than the list, so the latest texts are left to theirs, unless there was
+        no pass lately. What came in before the first pass is nobody's.
+        """
+        clock = self.watch.clock
+        if self.reading or not self.carrier.lists_incoming or clock.monotonic() < self.read_at:
+            return
+        state, now = CarrierState.get_or_none(CarrierState.name == self.watch.name), clock.now()
+        if state is None or state.heard_until is None:
+            CarrierState.prepare(self.watch.name)
+            CarrierState.note_heard(self.watch.name, now)
+        elif (was_paused := state.was_paused(now)) or state.heard_until <= now - LISTED_EVERY:
+            since = max(state.heard_until, now - LONGEST_UNHEARD) - LATE_IN_LIST
+            until = None if was_paused else now - CALLED_BACK_WITHIN
+            self.reading = Reading(now, since, until)
+            self.ask()
 
     def ask(self) -> None:
-        """Ask the carrier what came in, if callbacks may have been lost while nobody listened."""
-        clock = self.watch.clock
-        if self.asked or not self.carrier.lists_incoming or clock.monotonic() < self.ask_at:
-            return
-        now = clock.now()
-        if since := CarrierState.unheard_since(self.watch.name, now):
-            since = max(since, now - LONGEST_UNHEARD) - LATE_CALLBACKS
-            with suppress(RuntimeError):  # there is no thread: the next pass asks
-                self.asked = self.watch.sends.submit(self.carrier.incoming, since), now
+        """Ask the carrier for the next part of the list."""
+        with suppress(RuntimeError):  # there is no thread: the next step asks
+            reading = self.reading
+            self.asked = self.watch.sends.submit(self.carrier.incoming, reading.since, reading.rest)
 
-    def take_missed(self) -> None:
-        """Record the texts that were missed, once the carrier has listed them."""
+    def take_missed(self) -> bool:
+        """Go on with the list, and record some texts that were missed; return whether to go on.
+
+        Only its end is noted, so it is read again if anything happens before.
+        """
         if self.watch.stop.is_requested:
-            self.asked = None
-        if not self.asked or not self.asked[0].done():
-            return
-        (future, asked_at), self.asked = self.asked, None
-        if error := future.exception():
-            log.warning("carrier %s cannot list incoming texts: %s", self.watch.name, error)
-            self.ask_at = self.watch.clock.monotonic() + ASKED_AGAIN_AFTER
-            return
-        for reply in future.result():
-            inbound.record_reply(reply, self.watch.clock.now(), self.rules)
-        CarrierState.note_heard(self.watch.name, asked_at)
+            self.reading = self.asked = None
+        reading = self.reading
+        if reading is None or (self.asked and not self.asked.done()):
+            return False
+        if self.asked:
+            self.take_part()
+            return True
+        if reading.replies:
+            self.record_some()
+            return True
+        if reading.rest or not reading.parts:
+            self.ask()
+        else:
+            CarrierState.note_heard(self.watch.name, reading.begun_at)
+            self.reading = None
+        return False
+
+    def take_part(self) -> None:
+        """Take a part of the list from the carrier, or give up until later."""
+        reading, error, problem = self.reading, self.asked.exception(), None
+        if error:  # the words of one of ours may hold a number
+            problem = error if isinstance(error, CarrierError) else type(error).__name__
+        elif reading.parts == MOST_PARTS:
+            problem = "there are too many, and the oldest are not read"
+        else:
+            reading.replies, reading.rest = self.asked.result()
+            reading.parts += 1
+        self.asked = None
+        if problem:
+            log.warning("carrier %s cannot list incoming texts: %s", self.watch.name, problem)
+            self.read_at = self.watch.clock.monotonic() + LISTED_AGAIN_AFTER
+            self.reading = None
+
+    def record_some(self) -> None:
+        """Record some texts of the list, except the latest."""
+        replies, until = self.reading.replies, self.reading.until
+        for reply in replies[:RECORDED_AT_ONCE]:
+            if not (until and reply.at and reply.at > until):
+                with passed_over(log, "an incoming text is not recorded"):
+                    inbound.record_reply(reply, self.watch.clock.now(), self.rules)
+        del replies[:RECORDED_AT_ONCE]
 
     def collect(self) -> None:
         """Record what came.

@@ -33,6 +33,7 @@ from sending.watch import CarrierWatch
 from settings import Settings
 
 QUESTION_LASTS = timedelta(minutes=5)  # then another scheduler asks
+CLOCKS_DIFFER = timedelta(days=1)  # at most, a carrier's and this machine's
 
 log = logging.getLogger("scheduler")
 
@@ -58,6 +59,7 @@ class Sender:
         self.settings, self.carrier, self.name = settings, carrier, carrier.name
         self.clock, self.pulse, self.retry, self.routes = runtime.clock, pulse, retry, routes
         self.way, is_testers = routes.way(self.name), self.name == TESTERS
+        self.listed_with = routes.listed_with(self.name)
         self.terms = Terms.of(settings, carrier.can_be_asked, routes.are_several)
         per_second = None if is_testers else self.way.rate or settings.send_rate
         # A part holds sixteen characters at least, however much each consists of
@@ -89,7 +91,7 @@ class Sender:
         as may be sent, judge them, and take SEND_RATE. 5. Begin to send.
         """
         made_progress = self.is_unsure and self.retry(self.take_back_unknown)
-        self.retry(self.inbox.take_missed)
+        made_progress |= self.retry(self.inbox.take_missed)
         made_progress |= self.recorder.record()
         permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
         room, questions = self.room(permission), []
@@ -131,7 +133,7 @@ class Sender:
             return []
         messages = [*Message.select().where(Message.id.in_([*due]))]
         with db.atomic():
-            under_way = doubts.texts_at(self.way, messages, IS_UNDER_WAY)
+            under_way = doubts.texts_at(self.listed_with, messages, IS_UNDER_WAY)
         for message in messages:
             if not doubts.ask_again_at(message.id, self.way, now + QUESTION_LASTS, now):
                 continue
@@ -141,7 +143,7 @@ class Sender:
             elif (message.to, message.message) in under_way:  # a person has retried this one
                 continue
             elif copies := doubts.unclear_at(self.way, message.id):
-                send.since = copies[0].begun_at
+                send.since = copies[0].begun_at - CLOCKS_DIFFER
                 questions.append(send)
         return questions
 
@@ -256,11 +258,11 @@ class Sender:
         return ready, moves
 
     def texts_in_hand(self, sends: list[Send]) -> set[tuple[str, str]]:
-        """Return those numbers and texts that the carrier is being given, or may have, already."""
+        """Return those numbers and texts that the carrier's list has, or may yet have."""
         if not self.carrier.can_be_asked:
             return set()
         messages = [send.message for send in sends]
-        return doubts.texts_at(self.way, messages, IS_UNDER_WAY, IS_ASKED_ABOUT)
+        return doubts.texts_at(self.listed_with, messages, IS_UNDER_WAY, IS_ASKED_ABOUT)
 
     def judge_one(
         self, send: Send, own: KeyRules, opted_out: bool | None, now: datetime, has_equal: bool

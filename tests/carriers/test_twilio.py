@@ -1,7 +1,9 @@
 """carriers/twilio.py: requests, answers, the list of messages, callbacks."""
 
+import json
 import re
 import time
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime, formatdate
 from urllib.parse import parse_qs
@@ -245,6 +247,12 @@ TRIAL = "Sent from your Twilio trial account - "
 TOOK = ("accepted", "scheduled", "queued", "sending", "sent", "delivered", "undelivered", "read")
 
 
+UNREADABLE_DATES = (
+    *(None, 7, ["x"], "", "yesterday", "Tue, 03 Mar 99999 17:00:00 +0000"),
+    *("Tue, 03 Mar 2026 17:00:00 +99999999999999999999", "Fri, 31 Dec 9999 23:59:00 -2300"),
+)
+
+
 def created(minutes):
     return {"date_created": format_datetime(NOW + timedelta(minutes=minutes))}
 
@@ -257,8 +265,8 @@ def created(minutes):
         *(({"body": body}, []) for body in ("another text", TEXT.upper(), None, "")),
         *(({"body": f"{before}{TEXT}\r\n"}, [1]) for before in ("", TRIAL)),
         *(({"from": sender}, found) for sender, found in ((None, [1]), ("+15005550009", []))),
-        *((created(minutes), found) for minutes, found in ((-10, []), (-0.5, [1]), (60, [1]))),
-        *(({"date_created": date}, []) for date in (None, "yesterday")),
+        *((created(minutes), found) for minutes, found in ((-0.1, []), (0, [1]), (60, [1]))),
+        *(({"date_created": date}, []) for date in UNREADABLE_DATES),
         ({"date_created": "Tue, 03 Mar 2026 17:00:00 -0000"}, [1]),
         *(({"sid": sid}, []) for sid in (None, ["SM1"])),
         ({"to": "+12125550199"}, []),
@@ -287,6 +295,31 @@ def test_no_page_is_asked_for_that_is_older_than_the_text(find, twilio_server):
     old = format_datetime(NOW - timedelta(days=1))
     assert find(listed(9), *(listed(n, date_created=old) for n in range(50))) == [9]
     assert len(twilio_server.asked) == 2
+
+
+@pytest.mark.parametrize("date", UNREADABLE_DATES)
+def test_a_message_that_cannot_be_read_hides_no_other(find, twilio_server, date):
+    broken = [listed(2, date_created=date), {"sid": None}, None, "x"]
+    twilio_server.answer = Answer(200, {"messages": [listed(3), *broken, listed(1)]})
+    assert find() == [1, 3]
+
+
+def test_of_a_long_list_one_page_is_kept_in_memory(twilio_server):
+    many = [listed(n, body="other", more=["x" * 10] * 300) for n in range(100)]
+    page = {"messages": [listed(0, body=TEXT), *many]}
+    page["next_page_uri"] = f"/2010-04-01/Accounts/{TwilioServer.sid}/Messages.json"
+    content = json.dumps(page).encode()
+    twilio_server.answer = Answer(200, content)
+    carrier = connect(twilio_server.url)
+    tracemalloc.start()
+    try:
+        for ask in (lambda: carrier.find(NUMBER, TEXT, NOW), lambda: carrier.incoming(NOW)):
+            ask()
+            _, most = tracemalloc.get_traced_memory()
+            assert most < 15 * len(content), "that is less than twenty pages"
+    finally:
+        tracemalloc.stop()
+    assert len(twilio_server.asked) == 40
 
 
 @pytest.mark.slow

@@ -3,12 +3,14 @@
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, wait
+from email.utils import format_datetime
 
 import pytest
 
 import recipients
 from access.do_not_call import DoNotCall
-from carriers import CarrierError, Receipt
+from carrier_servers import Answer
+from carriers import CarrierError, Receipt, ways
 from database import db
 from databases import on_both
 from fake_carrier import FOR_GOOD
@@ -18,7 +20,7 @@ from samples import ALWAYS_OPEN, DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TU
 from sending import doubts, receipts, waiting
 from sending.attempts import IS_UNDER_WAY, Attempt
 from sending.waiting import UNAPPROVED
-from stored_messages import FAKE, SENDER, again, decide_on, held, store, store_many
+from stored_messages import FAKE, SENDER, again, decide_on, held, store, store_many, take_over
 
 pytestmark = on_both
 
@@ -61,6 +63,77 @@ def test_without_a_delay_of_retries_a_question_is_not_put_again_at_once(run_pass
     assert len(askable.asked) == 2
 
 
+# The carrier's list
+
+
+@pytest.fixture
+def lose(run_pass, twilio_server):
+    """Make passes with Twilio, whose answer to the first text is lost."""
+    (carrier,) = ways.connect_all(ways.parse(twilio_server.url), 4, 5)
+    twilio_server.answers[NEW_YORK] = Answer(504)
+
+    def make(seconds, **changes):
+        url = {"carrier_url": twilio_server.url}
+        counts = run_pass(TUESDAY_NOON + seconds * SECOND, carrier=carrier, **url, **changes)
+        twilio_server.answers.clear()
+        return counts
+
+    return make
+
+
+def taken(created):
+    """A text to New York as Twilio lists it."""
+    message = {"sid": "SM7", "to": NEW_YORK, "from": "+15005550006", "body": "Hello"}
+    return message | {"status": "sent", "date_created": format_datetime(created)}
+
+
+@pytest.mark.parametrize("fast", [2 * MINUTE, 23 * HOUR, -23 * HOUR])
+def test_a_copy_is_found_though_clocks_differ(lose, twilio_server, fast):
+    message = store()
+    lose(0)
+    twilio_server.messages = [taken(TUESDAY_NOON - fast)]
+    lose(120)
+    assert (again(message).status, again(message).carrier_reference) == (Status.SENT, "SM7")
+    assert len(twilio_server.texts) == 1
+
+
+def test_an_equal_text_of_the_day_before_is_another(lose, twilio_server):
+    message = store()
+    lose(0)
+    twilio_server.messages = [taken(TUESDAY_NOON - 25 * HOUR)]
+    lose(120)
+    assert (again(message).status, len(twilio_server.texts)) == (Status.SENT, 2)
+
+
+def test_a_carrier_is_asked_half_a_minute_after_a_doubt_at_the_earliest(lose, twilio_server):
+    """Twilio's list may not show the text before."""
+    message = store()
+    lose(0, retry_delay=0)
+    for seconds in (1, 15, 29):
+        lose(seconds, retry_delay=0)
+    assert (again(message).in_doubt, twilio_server.asked) == (1, [])
+    twilio_server.messages = [taken(TUESDAY_NOON)]
+    lose(30, retry_delay=0)
+    assert again(message).carrier_reference == "SM7"
+    assert len(twilio_server.texts) == 1
+
+
+@pytest.mark.parametrize(("died", "asked"), [(0, 30), (29, 30), (31, 31), (300, 300)])
+def test_so_it_is_asked_after_the_death_of_a_scheduler(database_url, died, asked):
+    held(Status.SENDING, carrier="fake")
+    take_over(TUESDAY_NOON + died * SECOND)
+    assert Attempt.get().ask_at == TUESDAY_NOON + asked * SECOND
+
+
+def test_a_carrier_that_cannot_be_asked_is_given_the_text_again_as_soon_as_is_set(
+    run_pass, carrier
+):
+    carrier.answer = IN_DOUBT
+    message = store()
+    run_pass(TUESDAY_NOON, retry_delay=0)
+    assert again(message).send_at == TUESDAY_NOON
+
+
 @pytest.mark.parametrize("is_listed", [True, False])
 def test_an_equal_text_is_put_off_by_a_minute_while_the_first_is_in_hand(
     run_pass, askable, is_listed
@@ -99,7 +172,7 @@ def test_of_two_schedulers_at_once_one_gives_the_carrier_an_equal_text(database_
     is_open, commit = threading.Event(), threading.Event()
 
     def texts_in_hand(message):
-        return doubts.texts_at(FAKE, [message], IS_UNDER_WAY)
+        return doubts.texts_at({FAKE.name}, [message], IS_UNDER_WAY)
 
     def hold():
         with db.atomic():
@@ -137,6 +210,12 @@ def test_about_a_text_that_a_person_retried_the_carrier_is_not_asked_while_an_eq
     askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
     later(run_pass, 10, carrier=askable)
     assert again(expired).carrier_reference == "SM1", "it was sent again"
+
+
+def test_a_late_yes_without_a_reference_is_news(database_url):
+    message = store(in_doubt=1, in_doubt_with="fake")
+    assert receipts.sent({message.id: None}, TUESDAY_NOON, FAKE) == 1
+    assert again(message).status == Status.SENT
 
 
 def test_a_yes_that_comes_after_a_retry_does_not_undo_the_retry(run_pass, askable):

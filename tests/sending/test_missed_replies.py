@@ -1,6 +1,5 @@
-"""Texts that came in while the database was away, whose callbacks the carrier does not repeat."""
+"""Texts that came in while web or database were away: the carrier does not repeat its callbacks."""
 
-from datetime import timedelta
 from email.utils import format_datetime
 
 import pytest
@@ -13,13 +12,14 @@ from carriers import Reply as Said
 from carriers import ways
 from database import clock
 from databases import on_both
+from fake_carrier import FakeCarrier
 from models import Status
 from samples import HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import inbound, inbox
 from sending.inbound import ReplyRules
 from sending.replies import Reply
 from signed_callbacks import of_twilio
-from stored_messages import held
+from stored_messages import held, store
 
 pytestmark = on_both
 
@@ -53,7 +53,7 @@ def test_a_stop_that_came_while_nobody_listened_stops(listen, twilio_server):
     sent = held(Status.SENT, finished_at=TUESDAY_NOON, carrier="twilio")
     listen(TUESDAY_NOON)
     twilio_server.messages = [
-        incoming(LONDON, "see you", "SM2", BACK - SECOND),
+        incoming(LONDON, "see you", "SM2", BACK + SECOND),  # clocks differ
         incoming(NEW_YORK, "STOP"),
         incoming(NEW_YORK, "before", "SM3", TUESDAY_NOON - HOUR),
         incoming(LONDON, "ours", "SM4", direction="outbound-api"),
@@ -113,10 +113,159 @@ def test_of_two_carriers_with_one_sender_it_is_kept_once(twilio_server, called_b
     assert sorted(texts()) == [(NEW_YORK, "Hi"), (NEW_YORK, "Ho")]
 
 
-def test_while_somebody_listens_the_carrier_is_not_asked(listen, twilio_server):
-    for seconds in range(0, 60, 10):
-        listen(TUESDAY_NOON + timedelta(seconds=seconds))
-    assert twilio_server.asked == []
+def test_while_passes_are_made_the_carrier_is_asked_every_five_minutes(listen, twilio_server):
+    for seconds in range(0, 16 * 60, 10):
+        listen(TUESDAY_NOON + seconds * SECOND)
+    assert len(twilio_server.asked) == 3
+
+
+def test_a_stop_stops_that_came_while_only_the_web_was_down(listen, twilio_server):
+    """Passes go on: they hear nothing, and so they do not show that nothing was missed."""
+    for seconds in range(0, 11 * 60, 10):
+        now = TUESDAY_NOON + seconds * SECOND
+        if now == TUESDAY_NOON + 6 * MINUTE:
+            twilio_server.messages = [incoming(NEW_YORK, "STOP", at=now)]
+        listen(now)
+    assert OptedOut.lists(NEW_YORK)
+    assert texts() == [(NEW_YORK, "STOP")]
+
+
+def test_while_passes_are_made_the_latest_texts_are_left_to_their_callbacks(listen, twilio_server):
+    """The list does not say that Twilio took a word for a STOP, and has answered it."""
+    came = TUESDAY_NOON + 5 * MINUTE - 20 * SECOND
+    twilio_server.messages = [incoming(NEW_YORK, "Basta", at=came)]
+    for seconds in range(0, 11 * 60, 10):
+        assert bool(texts()) == (seconds > 10 * 60), "it is read with the next list"
+        listen(TUESDAY_NOON + seconds * SECOND)
+
+
+def test_a_list_is_not_read_before_there_is_a_pass_of_this_carrier(listen, twilio_server):
+    twilio_server.messages = [incoming(NEW_YORK, "before", at=TUESDAY_NOON - HOUR)]
+    for minutes in (0, 20):
+        listen(TUESDAY_NOON + minutes * MINUTE)
+    assert texts() == []
+
+
+# A long list
+
+
+@pytest.fixture
+def many(listen, twilio_server, monkeypatch):
+    """Thirty texts were missed, of which the carrier is asked for four at once."""
+    monkeypatch.setattr("carriers.twilio.PAGES", 2)
+    monkeypatch.setattr("scheduler.LOOK_EVERY", 0.01)
+    listen(TUESDAY_NOON)
+    numbers = [f"+1212555{n:04}" for n in range(30)]
+    came = [BACK - n * MINUTE / 2 for n in range(30)]
+    missed = zip(numbers, came, strict=True)
+    twilio_server.messages = [incoming(number, "Hi", number, at) for number, at in missed]
+    twilio_server.messages[-1]["body"] = "STOP"
+    return numbers
+
+
+def test_of_a_long_list_all_are_recorded_the_oldest_too(many, listen, twilio_server):
+    listen(BACK)
+    assert {number for number, _ in texts()} == {*many}
+    assert OptedOut.lists(many[-1])
+    asked = len(twilio_server.asked)
+    listen(BACK + 10 * SECOND)
+    assert len(twilio_server.asked) == asked, "all was read"
+
+
+def test_a_list_that_breaks_off_is_read_again(many, listen, twilio_server, monkeypatch, caplog):
+    told, pages = twilio_server.told, iter(range(9))
+
+    def break_off(request):
+        return Answer(500) if next(pages, None) is None else told(request)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(twilio_server, "told", break_off)
+        listen(BACK)
+    assert len(texts()) == 16
+    assert "carrier twilio cannot list incoming texts: Twilio: no usable answer" in caplog.text
+    listen(BACK + MINUTE)
+    assert len(texts()) == 30
+
+
+def test_that_there_are_too_many_is_told(many, listen, monkeypatch, caplog):
+    with monkeypatch.context() as patch:
+        patch.setattr("sending.recorder.MOST_PARTS", 2)
+        listen(BACK)
+    assert len(texts()) == 8
+    assert "too many, and the oldest are not read" in caplog.text
+    listen(BACK + MINUTE)
+    assert len(texts()) == 30
+
+
+class ListingCarrier(FakeCarrier):
+    """A carrier that lists incoming texts, as many as there were."""
+
+    lists_incoming = True
+
+    def __init__(self, replies):
+        super().__init__()
+        self.replies = replies
+
+    def incoming(self, since, rest=None):
+        return carriers.Listed([*self.replies])
+
+
+@pytest.fixture
+def missed(run_pass):
+    """Have missed these texts: a carrier that lists them from now on."""
+
+    def miss(*replies):
+        carrier = ListingCarrier(())
+        run_pass(TUESDAY_NOON, carrier)
+        carrier.replies = replies
+        return carrier
+
+    return miss
+
+
+def test_texts_go_while_many_missed_ones_are_recorded(missed, run_pass, monkeypatch):
+    order, record = [], inbound.record_reply
+
+    def note(said, *rest):
+        order.append("reply")
+        record(said, *rest)
+
+    monkeypatch.setattr(inbound, "record_reply", note)
+    monkeypatch.setattr("scheduler.LOOK_EVERY", 0.01)
+    carrier = missed(*(Said(f"+1212555{n:04}", "Hi", message_ids=(f"{n}",)) for n in range(90)))
+    carrier.answer = lambda: order.append("text")
+    for _ in range(3):
+        store(max_retries=0)
+    run_pass(BACK, carrier, send_concurrency=1)
+    assert order.count("reply") == 90
+    assert order.count("text") == 3
+    last = len(order) - order[::-1].index("text")
+    assert order[:last].count("reply") <= 60, "a batch at a time"
+
+
+def test_a_text_that_cannot_be_recorded_holds_up_no_other(missed, run_pass, monkeypatch, caplog):
+    record = inbound.record_reply
+
+    def fail(said, *rest):
+        if said.text == "broken":
+            raise KeyError(said.number)
+        record(said, *rest)
+
+    monkeypatch.setattr(inbound, "record_reply", fail)
+    said = [Said(NEW_YORK, text, message_ids=(text,)) for text in ("one", "broken", "two")]
+    run_pass(BACK, missed(*said))
+    assert sorted(text for _, text in texts()) == ["one", "two"]
+    assert "an incoming text is not recorded: unexpected KeyError" in caplog.text
+
+
+@pytest.mark.parametrize("date", [None, f"{format_datetime(BACK)[:-5]}+99999999999999999999"])
+def test_a_date_that_cannot_be_read_hides_no_text(listen, twilio_server, date):
+    listen(TUESDAY_NOON)
+    broken = incoming(NEW_YORK, "STOP", "SM2", date_created=date)
+    twilio_server.messages = [incoming(LONDON, "Hi"), broken, incoming(LONDON, "Ho", "SM3")]
+    listen(BACK)
+    assert sorted(text for _, text in texts()) == ["Hi", "Ho", "STOP"]
+    assert OptedOut.lists(NEW_YORK)
 
 
 def test_a_carrier_that_gives_no_answer_is_asked_in_the_next_pass(listen, twilio_server, caplog):
@@ -149,10 +298,10 @@ def test_of_a_messaging_service_its_own_are_read(twilio_server):
     ]
     url = twilio_server.url.replace("+15005550006", service)
     found = carriers.connect(url, 1, 5, None).incoming(TUESDAY_NOON)
-    assert [(each.number, each.text) for each in found] == [(NEW_YORK, "ours")]
+    assert [(each.number, each.text) for each in found.replies] == [(NEW_YORK, "ours")]
 
 
 def test_nobody_can_have_answered_a_name(twilio_server):
     url = twilio_server.url.replace("+15005550006", "ACME")
-    assert carriers.connect(url, 1, 5, None).incoming(TUESDAY_NOON) == []
+    assert carriers.connect(url, 1, 5, None).incoming(TUESDAY_NOON).replies == []
     assert twilio_server.asked == []

@@ -2,10 +2,10 @@
 
 import pytest
 
+import carrier_servers
 import carriers
-from carriers import CarrierError, Receipt
+from carriers import CarrierError, Receipt, ways
 from carriers.ways import Way
-from database import isoformat
 from databases import on_both
 from fake_carrier import FOR_GOOD, FOR_NOW
 from models import Message, Status
@@ -310,12 +310,68 @@ def test_two_carriers_may_use_the_same_reference(database_url, early):
     assert not receipts.EarlyReceipt.select().exists()
 
 
-def test_a_copy_that_another_carrier_has_under_a_reference_does_not_hide_ones_own(database_url):
+def test_a_reference_that_is_known_under_any_name_is_no_other_texts(database_url):
+    """One account may have two names, or another one than yesterday."""
     store(status=Status.SENT, carrier="eu", carrier_reference="7", finished_at=TUESDAY_NOON)
     doubtful = store(status=Status.SENDING, in_doubt=1, in_doubt_with="us")
     (copy,) = doubts.unclear_at(Way("us"), doubtful.id)
-    assert receipts.found(copy, ["7"], TUESDAY_NOON, Way("us"))
-    assert isoformat(again(doubtful).finished_at)
+    assert not receipts.found(copy, ["7"], TUESDAY_NOON, Way("us"))
+    assert receipts.found(copy, ["7", "8"], TUESDAY_NOON, Way("us"))
+    assert again(doubtful).carrier_reference == "8"
+
+
+@pytest.fixture
+def run_names(twilio_server, run_both):
+    """Make a pass with one account under two names: a for the key first, b for second."""
+    names = {"a": "first", "b": "second"}
+    url = " ".join(f"{twilio_server.url}#name={name}&keys={key}" for name, key in names.items())
+
+    def run(at):
+        run_both(at, ways.parse(url), ways.connect_all(ways.parse(url), 4, 5))
+
+    return run
+
+
+@pytest.mark.parametrize("is_earlier", [True, False])
+def test_a_text_that_was_not_taken_is_not_held_for_an_equal_one_of_the_accounts_other_name(
+    run_names, twilio_server, is_earlier
+):
+    later = 0 * SECOND if is_earlier else 2 * SECOND
+    theirs = store(key=key_named("second"), send_at=TUESDAY_NOON + later)
+    if is_earlier:
+        run_names(TUESDAY_NOON)
+    twilio_server.answers[NEW_YORK] = carrier_servers.Answer(504)
+    lost = store(key=key_named("first"), send_at=TUESDAY_NOON + SECOND)
+    run_names(TUESDAY_NOON + 2 * SECOND)
+    del twilio_server.answers[NEW_YORK]
+    assert again(lost).in_doubt
+    for minutes in range(2, 20, 2):
+        run_names(TUESDAY_NOON + minutes * MINUTE)
+    assert again(lost).status == again(theirs).status == Status.SENT
+    assert again(lost).carrier_reference != again(theirs).carrier_reference
+    assert len(twilio_server.messages) == 2
+
+
+def test_while_an_account_may_have_a_text_no_equal_one_goes_under_its_other_name(
+    run_names, twilio_server
+):
+    twilio_server.answers[NEW_YORK] = carrier_servers.Answer(504)
+    store(key=key_named("first"))
+    run_names(TUESDAY_NOON)
+    theirs = store(key=key_named("second"))
+    run_names(TUESDAY_NOON + SECOND)
+    assert (again(theirs).status, len(twilio_server.texts)) == (Status.SCHEDULED, 1)
+
+
+def test_while_one_carrier_may_have_a_text_an_equal_one_goes_through_another(run_both):
+    """However long the first is down: their lists differ."""
+    us, eu = both = asked_both()
+    us.health = CarrierError("out of order")
+    store(key=key_named("first"), in_doubt=1, in_doubt_with="us", in_doubt_since=TUESDAY_NOON)
+    store(key=key_named("second"))
+    keys = [Way("us", keys=frozenset(["first"])), Way("eu", keys=frozenset(["second"]))]
+    run_both(TUESDAY_NOON, keys, both)
+    assert (us.texts, eu.texts) == ([], [(NEW_YORK, "Hello")])
 
 
 def test_a_copy_of_before_a_retry_that_is_ruled_out_leaves_the_doubt_of_another(run_both, us, eu):
