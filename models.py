@@ -319,7 +319,11 @@ for _name, _columns, _where in (
     ("message_due", [Message.send_at, Message.id], has_status(Status.SCHEDULED)),
     ("message_sendable_key", [Message.key, Message.send_at, Message.id], IS_SENDABLE),
     ("message_lane", [Message.lane, Message.key, Message.send_at, Message.id], IS_SENDABLE),
-    ("message_awaiting", [Message.status, Message.send_at, Message.id], AWAITS_APPROVAL),
+    (
+        "message_awaiting",
+        [Message.status, Message.send_at, Message.id, Message.expires_at],
+        AWAITS_APPROVAL,
+    ),
     ("message_awaiting_key", [Message.key, Message.send_at, Message.id], AWAITS_GROUP),
     ("message_expires", [Message.expires_at], IS_WAITING),
     ("message_retrying", [Message.due_since], IS_RETRYING),

@@ -116,7 +116,9 @@ def name(value: str) -> str:
 
 
 def duration(value: str) -> timedelta:
-    """Read a length of time: 90d, 12h or 30m."""
+    """Read a length of time: 90d, 12h or 30m, or 0."""
+    if value == "0":
+        return timedelta(0)
     match = re.fullmatch(r"(\d{1,5})([dhm])", value, re.ASCII)
     if not match:
         raise click.BadParameter("must be days, hours or minutes, like 90d, 12h or 30m")

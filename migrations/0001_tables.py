@@ -80,7 +80,7 @@ CREATE INDEX message_sendable_key ON message (key_id, send_at, id)
     WHERE status IN ('queued') AND approved;
 CREATE INDEX message_lane ON message (lane, key_id, send_at, id)
     WHERE status IN ('queued') AND approved;
-CREATE INDEX message_awaiting ON message (status, send_at, id)
+CREATE INDEX message_awaiting ON message (status, send_at, id, expires_at)
     WHERE status IN ('scheduled', 'queued') AND NOT approved;
 CREATE INDEX message_awaiting_key ON message (key_id, send_at, id)
     WHERE status IN ('scheduled', 'queued') AND NOT approved AND available_to_group;
@@ -211,6 +211,7 @@ CREATE TABLE event_address (
     old_secret_until BIGINT,
     off TEXT,
     failing_since BIGINT,
+    failures INTEGER NOT NULL DEFAULT 0,
     FOREIGN KEY (key_id) REFERENCES api_key (id)
 );
 
@@ -225,6 +226,16 @@ CREATE TABLE ignored_opt_out (
     at BIGINT NOT NULL
 );
 CREATE INDEX ignored_opt_out_at ON ignored_opt_out (at);
+
+CREATE TABLE key_country (
+    key_id INTEGER NOT NULL,
+    country TEXT NOT NULL,
+    first_at BIGINT NOT NULL,
+    told_at BIGINT,
+    PRIMARY KEY (key_id, country),
+    FOREIGN KEY (key_id) REFERENCES api_key (id)
+);
+CREATE INDEX key_country_untold ON key_country (first_at) WHERE told_at IS NULL;
 
 CREATE TABLE key_use (
     key_id INTEGER NOT NULL,
@@ -256,6 +267,12 @@ CREATE TABLE opt_out (
 CREATE TABLE opt_out_message (
     id TEXT NOT NULL PRIMARY KEY,
     at BIGINT NOT NULL
+);
+
+CREATE TABLE public_address (
+    url TEXT NOT NULL PRIMARY KEY,
+    answered_at BIGINT NOT NULL,
+    is_silent BOOLEAN NOT NULL
 );
 
 CREATE TABLE reply (

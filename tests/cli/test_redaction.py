@@ -128,8 +128,10 @@ NO_NUMBER_AND_NO_TEXT = {
     "event_address": {"url", "secret", "old_secret", "off"},
     "message": {"status", "approved_by", "cancelled_by"}
     | {"last_error", "carrier", "carrier_reference", "lane", "country", "answers"},
+    "key_country": {"country"},
     "notice": {"subject", "newest"},
     "opt_out_message": {"id"},
+    "public_address": {"url"},
     "reply": {"carrier", "read_by", "part_reference"},
     "sign_in": {"id", "digest"},
 }

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from access.countries import KeyCountry
 from access.keys import ApiKey, Role
 from database import PAGE
 from databases import on_both, on_sqlite
@@ -26,7 +27,10 @@ ASKED_OFTEN = {
     "last sent": queue.last_sent_at,
     "what became of a carrier's texts": lambda: arrivals(TUESDAY_NOON, ["fake"]),
     "await approval": queue.awaiting_approval,
+    "await approval, with the first": queue.approvals,
     "await a carrier": queue.awaiting_carrier,
+    "under way": queue.under_way,
+    "countries that are new to a key": lambda: KeyCountry.take_news(TUESDAY_NOON),
     "oldest due": lambda: queue.oldest_due(TUESDAY_NOON),
     "waiting, by status": queue.waiting,
     "ended": lambda: queue.ended_since(OLD),
