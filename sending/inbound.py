@@ -105,18 +105,19 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
 
 
 def settle(now: datetime) -> int:
-    """Write the events of some replies whose missing parts are waited for no longer; count them.
+    """Write the events of some replies whose missing parts are waited for no longer.
 
-    A reply that breaks this is shown to people, without an event.
+    A reply that breaks this is shown to people, without an event. Return how many are due no more.
     """
-    due = [*Reply.select(Reply.id, Reply.number).where(Reply.is_due(now)).limit(SETTLED_AT_ONCE)]
-    for reply in due:
+    settled, due = 0, Reply.select(Reply.id, Reply.number).where(Reply.is_due(now))
+    for reply in [*due.limit(SETTLED_AT_ONCE)]:
         with passed_over(log, f"reply {reply.id} is not told of"):
             _settle(reply.id, reply.number, now)
+            settled += 1
             continue
         with passed_over(log, f"reply {reply.id} stays due"):
-            Reply.update(due_at=None).where(Reply.id == reply.id).execute()
-    return len(due)
+            settled += Reply.update(due_at=None).where(Reply.id == reply.id).execute()
+    return settled
 
 
 def _settle(id, number, now):
