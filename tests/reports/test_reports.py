@@ -9,7 +9,7 @@ from access.countries import KeyCountry
 from access.keys import ApiKey, Role
 from database import PAGE
 from databases import on_both, on_sqlite
-from models import FINISHED, Status
+from models import FINISHED, Status, first_id
 from query_plans import plans, reads_whole, steps
 from reports import listings, queue, usage
 from reports.arrivals import arrivals
@@ -46,7 +46,7 @@ ASKED_OFTEN = {
     "the desk's page of a number": lambda: listings.page(Filter(to=NEW_YORK), None, 50),
 } | {
     f"the desk's page of {status}": lambda status=status: listings.page(
-        Filter(status=status), listings.Cursor(0, TUESDAY_NOON, store().id), 50
+        Filter(status=status), listings.Cursor(0, TUESDAY_NOON, first_id(TUESDAY_NOON)), 50
     )
     for status in (None, *Status)
 }
