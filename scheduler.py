@@ -99,7 +99,7 @@ class Scheduler:
                 database.disconnect()
                 log.error("the pass failed: the database: %s", database.reason(error))
                 status = 1
-                self.stop.sleep(end - self.clock.monotonic())
+                self.stop.sleep(min(TEND_EVERY, end - self.clock.monotonic()))
             if every is None or self.stop.is_requested:
                 break
         try:

@@ -434,6 +434,30 @@ def test_what_was_sent_is_recorded_however_long_the_database_is_away(run_pass, c
     assert again(message).status == Status.SENT
 
 
+def test_after_a_moments_failure_of_the_database_texts_go_within_seconds_not_after_the_hour(
+    settings, carrier, faulty, at
+):
+    at(TUESDAY_NOON)
+    message, clock = store(), Sleeper()
+    scheduler = Scheduler(settings, carrier, Runtime(clock))
+    faulty.fail_at(1)
+    scheduler.run(3600, show=lambda counts: scheduler.stop.request())
+    assert again(message).status == Status.SENT
+    assert 0 < clock.slept <= 6
+
+
+class Sleeper(Clock):
+    """A clock by which nothing takes time but sleep, which ends at once."""
+
+    slept = 0
+
+    def monotonic(self):
+        return self.slept
+
+    def sleep(self, seconds):
+        self.slept += seconds
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("hours_pass")
 def test_a_scheduler_that_is_to_stop_does_not_wait_for_the_database_for_ever(
