@@ -59,7 +59,7 @@ if settings.metrics_token:
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
 
 # gunicorn reads a head from its first byte whenever a part of it arrives. The longest signature of
-# a carrier has less than a kilobyte, the desk's cookie three at most.
+# a carrier has less than a kilobyte, the desk's cookie three at most. The worker bounds the whole.
 limit_request_fields, limit_request_field_size = 40, 4_094
 
 # No header of a client says where the application is mounted or which scheme was used.

@@ -16,12 +16,10 @@ from peewee import (
     ModelUpdate,
     TextField,
     UUIDField,
-    fn,
 )
 
 from access.do_not_call import DoNotCallHistory
 from access.keys import ApiKey
-from access.limits import SECOND
 from carriers.lanes import FIRST, Lane
 from carriers.ways import Way
 from database import (
@@ -306,14 +304,6 @@ class Message(Table):
         return self.status if self.approved else f"{self.status}, awaiting approval"
 
 
-def accepted(key: int, since: int, until: int) -> list[int]:
-    """Count the messages of a key, and their parts, accepted from one second to before another."""
-    first, end = (first_id(EPOCH + second * SECOND) for second in (since, until))
-    counts = Message.select(fn.COUNT(SQL("*")), fn.COALESCE(fn.SUM(Message.parts), 0))
-    these = (Message.key == key) & (Message.id >= first) & (Message.id < end)
-    return [*counts.where(these).tuples().get()]
-
-
 def accepted_to(number: str, since: datetime) -> ModelSelect:
     """Select the messages to a number that count for its limit, the latest first.
 
@@ -329,7 +319,11 @@ for _name, _columns, _where in (
     ("message_due", [Message.send_at, Message.id], has_status(Status.SCHEDULED)),
     ("message_sendable_key", [Message.key, Message.send_at, Message.id], IS_SENDABLE),
     ("message_lane", [Message.lane, Message.key, Message.send_at, Message.id], IS_SENDABLE),
-    ("message_awaiting", [Message.status, Message.send_at, Message.id], AWAITS_APPROVAL),
+    (
+        "message_awaiting",
+        [Message.status, Message.send_at, Message.id, Message.expires_at],
+        AWAITS_APPROVAL,
+    ),
     ("message_awaiting_key", [Message.key, Message.send_at, Message.id], AWAITS_GROUP),
     ("message_expires", [Message.expires_at], IS_WAITING),
     ("message_retrying", [Message.due_since], IS_RETRYING),

@@ -24,7 +24,7 @@ from carriers.lanes import TESTERS, Lane, Routes
 from events.delivery import Deliveries
 from events.outbox import Event
 from models import Message, Status
-from monitoring import checks
+from monitoring import checks, dead_web
 from monitoring.notices import Notices
 from reports import queue
 from sending import claims, inbound, receipts, retention, waiting
@@ -318,6 +318,8 @@ def main() -> int:
     )
     deliveries.start()
     notices.start()
+    if options.every:
+        dead_web.start(settings)
 
     def stop(signum, frame):
         scheduler.stop.request()
@@ -327,6 +329,8 @@ def main() -> int:
     signal.signal(signal.SIGINT, stop)
     status = scheduler.run(options.every)
     deliveries.finish()
+    if not options.every:
+        dead_web.look(settings)
     notices.finish(not scheduler.stop.is_requested, scheduler.stop.by)
     return status
 

@@ -13,6 +13,7 @@ from acceptance import decisions
 from acceptance.decisions import Decision, NewMessage, Request
 from acceptance.inserts import Inserts
 from access import do_not_call
+from access.countries import KeyCountry
 from access.keys import ApiKey
 from access.limits import KeyUse, lock_numbers
 from database import db
@@ -54,6 +55,7 @@ def insert_all(requests: Sequence[Request]) -> list[Decision]:
             decided = decisions.decide(requests, known)
             accepted = [each for each in decided if isinstance(each, NewMessage)]
             if _insert(accepted) == len(accepted) and _count(known):
+                KeyCountry.note({(m.key, m.country): m.created_at for m in accepted})
                 return decided
             transaction.rollback()
 

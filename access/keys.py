@@ -137,12 +137,21 @@ class ApiKey(Table):
         return key
 
     def rotate(self, old_expires_at: datetime, now: datetime) -> str:
-        """Give this key a new secret and return it; the old one stays valid until an instant."""
+        """Give this key a new secret and return it; the old one stays valid until an instant.
+
+        Raise Refused if the one before is still valid, since it would end at once though programs
+        may use it, unless the old one is to end at once, too.
+        """
         secret = _new_secret()
         changes = {"digest": digest_of(secret), "old_digest": self.digest}
         changes["old_expires_at"] = old_expires_at
         details = f"the old secret {_until(old_expires_at)}"
         unrotated = ApiKey.digest == self.digest
+        if old_expires_at > now and self.old_expires_at and self.old_expires_at > now:
+            raise Refused(
+                f"the key {self.name!r} was rotated before, and its old secret is valid "
+                f"{_until(self.old_expires_at)}; --overlap 0 ends all its secrets at once"
+            )
         if not self._change(Action.ROTATED_KEY, now, details, unrotated, **changes):
             raise Refused(f"the key {self.name!r} is revoked, or was rotated just now")
         return secret
@@ -154,8 +163,9 @@ class ApiKey(Table):
             raise Refused(f"the key {self.name!r} is revoked")
 
     def revoke(self, now: datetime) -> bool:
-        """Refuse this key from now on; return False if it was revoked before."""
-        return self._change(Action.REVOKED_KEY, now, None, revoked_at=now)
+        """Refuse this key from now on; return False if it was revoked, paused or resumed since."""
+        as_read = ApiKey.paused_at.is_null(self.paused_at is None)
+        return self._change(Action.REVOKED_KEY, now, None, as_read, revoked_at=now)
 
     def pause(self, now: datetime) -> bool:
         """Refuse this key's requests, and let its texts wait; return False if it was paused before.

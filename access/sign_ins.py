@@ -25,6 +25,7 @@ class SignIn(Table):
     key = ForeignKeyField(ApiKey, index=False)
     digest = TextField()  # of the key; a rotation changes it
     began_at = InstantField(PAST, index=True)
+    looks_for = TextField(null=True)  # the words of the latest search, which no cookie shows
 
     LASTS = timedelta(hours=12)
     LINK_LASTS = timedelta(minutes=10)
@@ -106,6 +107,21 @@ class SignIn(Table):
         valid = (cls.digest == ApiKey.digest) & (cls.began_at > now - cls.LASTS)
         signed_in = cls._keys(now).join(cls, on=(cls.key == ApiKey.id))
         return signed_in.where(cls.id == id, valid).first()
+
+    @classmethod
+    def keep_search(cls, id: str, words: str) -> None:
+        """Keep what a session looks for, in place of its search before; "" for nothing."""
+        cls.update(looks_for=words or None).where(cls.id == id).execute()
+
+    @classmethod
+    def kept_search(cls, id: str) -> str:
+        """Return what a session looks for; "" for nothing."""
+        return cls.select(cls.looks_for).where(cls.id == id).scalar() or ""
+
+    @classmethod
+    def forget_searches(cls) -> None:
+        """Forget what anybody looks for, which may be a number."""
+        cls.update(looks_for=None).where(cls.looks_for.is_null(False)).execute()
 
     @classmethod
     def end(cls, id: str, now: datetime) -> None:

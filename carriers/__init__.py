@@ -258,6 +258,10 @@ class Carrier:
         """
         raise NotGenuine
 
+    def is_named_in(self, request: Callback) -> bool:
+        """Return whether a genuine callback names the sender of this carrier."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Close all connections. No call may be under way."""
 

@@ -193,6 +193,16 @@ class Twilio(HttpCarrier):
         status = form.get("MessageStatus") or form.get("SmsStatus")
         return self._report(sid, status, form.get("ErrorCode", ""), form.get("To", ""), ids=ids)
 
+    def is_named_in(self, request: Callback) -> bool:
+        form = dict(parsed(request.body.decode()))
+        number = form.get("To" if request.kind == "inbound" else "From")
+        service = self._fields.get("MessagingServiceSid")
+        return (
+            form.get("MessagingServiceSid") == service
+            if service
+            else number == self._fields["From"]
+        )
+
     def explained(self, code: int, otherwise: str) -> str:
         return super().explained(code, f"{otherwise}, see {ERRORS}{code}")
 

@@ -147,6 +147,10 @@ class Vonage(HttpCarrier):
         given = fields.get("client-ref")
         return self._report(message_id, fields.get("status"), code, recipient, at, given, ids)
 
+    def is_named_in(self, request: Callback) -> bool:
+        given = _fields(request).get("to", "").removeprefix("+")
+        return given.lower() == self._fields["from"].lower()
+
     def _is_for(self, fields, kind):
         """Return whether a callback is about this sender: carriers may share a signature secret.
 

@@ -1,14 +1,16 @@
 """What the commands share: one-line errors, argument types, tables and confirmation."""
 
 import json
+import os
 import re
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import Any
+from typing import Any, TextIO
 
 import click
 from flask.cli import AppGroup, with_appcontext
@@ -78,6 +80,31 @@ def options(*several: Callable) -> Callable:
     return decorate
 
 
+@contextmanager
+def new_file(path: str) -> Iterator[TextIO]:
+    """Write a file that nobody else may read, or for `-` standard output.
+
+    Once it is complete it takes the place of what has its name, also of a link.
+    """
+    if path == "-":
+        with click.open_file(path, "w", encoding="utf-8") as file:
+            yield file
+        return
+    if os.path.exists(path) and not os.path.isfile(path):  # a device, or a pipe of anybody's
+        raise click.FileError(path, "not a file; - is standard output")
+    try:
+        number, beside = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".export-")
+    except OSError as error:
+        raise click.FileError(path, error.strerror) from None
+    try:
+        with open(number, "w", encoding="utf-8") as file:
+            yield file
+        os.replace(beside, path)
+    except BaseException:
+        os.unlink(beside)
+        raise
+
+
 # Argument types, as click makes them of functions
 
 
@@ -89,7 +116,9 @@ def name(value: str) -> str:
 
 
 def duration(value: str) -> timedelta:
-    """Read a length of time: 90d, 12h or 30m."""
+    """Read a length of time: 90d, 12h or 30m, or 0."""
+    if value == "0":
+        return timedelta(0)
     match = re.fullmatch(r"(\d{1,5})([dhm])", value, re.ASCII)
     if not match:
         raise click.BadParameter("must be days, hours or minutes, like 90d, 12h or 30m")

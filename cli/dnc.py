@@ -4,7 +4,7 @@ import csv
 import heapq
 import sys
 from collections.abc import Callable
-from itertools import chain, islice
+from itertools import islice
 from operator import attrgetter
 from typing import TextIO
 
@@ -17,7 +17,7 @@ from access import do_not_call
 from access.audit import Action, Audit
 from access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
 from cli import base
-from database import BATCH, Refused, clock, make_private
+from database import BATCH, Refused, clock
 from recipients import InvalidNumber
 from sending.replies import put_on_list
 
@@ -108,22 +108,19 @@ def list_numbers(limit: int) -> None:
 
 
 @dnc.command()
-@click.argument("file", type=click.File("w", encoding="utf-8", lazy=True), default="-")
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 @opted_out_option("The opt-outs.")
-def export(file: TextIO, which: type[OptedOut] | type[DoNotCall]) -> None:
+def export(file: str, which: type[OptedOut] | type[DoNotCall]) -> None:
     """Write all entries, or all opt-outs, to a CSV file that `import` can read.
 
     To import opt-outs, give --opted-out there, too.
     """
-    entries = which.entries()
-    first = list(islice(entries, 1))  # may fail: before the last export is overwritten
-    Audit.note(Action.EXPORTED, clock.now(), count=which.size(), details=which.kind)
-    if file.name != "-":
-        make_private(file.name)
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("number", "source", "since"))
-    for entry in chain(first, entries):
-        writer.writerow((entry.number, entry.source, base.shown(entry.added_at)))
+    with base.new_file(file) as out:
+        Audit.note(Action.EXPORTED, clock.now(), count=which.size(), details=which.kind)
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(("number", "source", "since"))
+        for entry in which.entries():
+            writer.writerow((entry.number, entry.source, base.shown(entry.added_at)))
 
 
 @dnc.command("import")

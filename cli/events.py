@@ -43,7 +43,9 @@ def row(event: Event) -> Iterable[Any]:
 def retry(key: str | None) -> None:
     """Resend events that were given up, unless the address is switched off."""
     found = key and ApiKey.named(key)
-    count = Event.retry(found, clock.now())
+    now, count = clock.now(), 0
+    while batch := Event.retry(found, now):
+        count += batch
     if found and not count and (off := EventAddress.of(found).off):
         raise Refused(f"the address of {key} is switched off: {off}")
     base.say(f"{base.count(count, 'event')} to be sent again")

@@ -19,6 +19,7 @@ from cli import base
 from database import Refused, clock, db
 from events.outbox import Backlog, Event, EventAddress
 from reports import usage
+from sending import decisions
 
 keys = base.Commands(
     "keys", help="API keys, for programs that send texts and for people at the desk."
@@ -129,7 +130,10 @@ def create(
     help="How long the old secret stays valid. Default: 1d.",
 )
 def rotate(name: str, overlap: timedelta) -> None:
-    """Give a key a new secret and print it; the old one stays valid for the overlap."""
+    """Give a key a new secret and print it; the old one stays valid for the overlap.
+
+    While an old one is valid, only --overlap 0 makes another, and ends all others at once.
+    """
     now = clock.now()
     base.say(ApiKey.named(name).rotate(now + overlap, now))
 
@@ -232,6 +236,8 @@ def set_events(
         return
     if off:
         EventAddress.switch_off(key.id, "by an operator", now)
+        while Event.give_up(now):
+            pass
     address, backlog = EventAddress.of(key), Event.backlogs().get(key.id, Backlog())
     state = f"switched off: {address.off}" if address.off else "on"
     base.say(f"{name}: {urls.masked(address.url)} ({state})")
@@ -326,7 +332,18 @@ def resume(name: str) -> None:
 
 @keys.command()
 @name_argument
-def revoke(name: str) -> None:
-    """Refuse a key for ever, within a second in every process; its name can be used again."""
-    done = ApiKey.named(name).revoke(clock.now())
+@click.option("--cancel", is_flag=True, help="Also cancel its texts that wait.")
+def revoke(name: str, cancel: bool) -> None:
+    """Refuse a key for ever, within a second in every process; its name can be used again.
+
+    Its waiting texts are still sent. Nobody could resume those of a paused key: it is revoked only
+    with --cancel while texts wait.
+    """
+    key = ApiKey.named(name)
+    if cancel:
+        done, cancelled = decisions.revoke_and_cancel(key, base.SHELL)
+        if cancelled:
+            base.say(f"{name}: {base.count(cancelled, 'text')} cancelled")
+    else:
+        done = decisions.revoke(key, clock.now())
     base.say(f"{name}: {'revoked' if done else 'was already revoked'}")

@@ -13,6 +13,7 @@ from peewee import chunked
 import database
 import recipients
 from access.do_not_call import LastReply
+from access.sign_ins import SignIn
 from cli import base
 from database import PAGE, clock
 from models import RETRYABLE, WAITING, WITHDRAWN, Message, Status
@@ -262,6 +263,7 @@ def redact(to: str | None, days: int | None) -> None:
         replies = counted(Reply.forget_number, to, now)
         receipts.forget_number(to)
         LastReply.forget([to])
+    SignIn.forget_searches()
     base.say(f"{total} redacted")
     say_replies(replies)
     if to:

@@ -8,7 +8,6 @@ from database.errors import ERRORS, Refused
 from database.migrations import is_migrated, made_at, refuse_draft, upgrade
 from database.outages import is_outage, passed_over, reason, survived
 from database.postgres import patience
-from database.sqlite import make_private
 from database.tables import (
     BATCH,
     EPOCH,

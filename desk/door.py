@@ -100,7 +100,6 @@ def protect(response: Response) -> Response:
         "connect-src 'self'; "
         "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     )
-    response.headers["Referrer-Policy"] = "same-origin"
     return response
 
 
@@ -157,9 +156,10 @@ def enter() -> Response:
 def link() -> str:
     """Show the button of a sign-in link: looking at a link does not use it up.
 
-    The token is in the address's fragment, which no log has.
+    The token is in the address's fragment, which no log has. To refresh such an address loads
+    nothing, so a script has to load the page again.
     """
-    return render_template("link.html")
+    return render_template("arrive.html" if sessions.lacks_cookie() else "link.html")
 
 
 @blueprint.post("/sign-in")

@@ -7,12 +7,10 @@ from datetime import datetime, timedelta
 from flask import Response, abort, current_app, flash, render_template, request
 
 from access.keys import MAY_SEND, ApiKey
-from access.limits import SECOND
 from access.rules import NO_RULES
-from database import EPOCH, Refused, clock
+from database import Refused, clock
 from desk.door import blueprint, operator, see
-from desk.lists import PAGE, pressed
-from models import accepted
+from desk.lists import MANY, PAGE, pressed
 from reports import usage
 
 HOURS = (1, 24)  # in which texts are counted
@@ -28,17 +26,20 @@ def keys() -> str:
     now = clock.now()
     live = ApiKey.live(now).where(ApiKey.role.in_(MAY_SEND))
     found = [*live.order_by(ApiKey.last_used_at.desc(nulls="last"), ApiKey.id).limit(PAGE + 1)]
-    limits = usage.use_of_limits(found[:PAGE], now, current_app.config["SETTINGS"].key_limits)
+    are_more = len(found) > PAGE
+    del found[PAGE:]
+    limits = usage.use_of_limits(found, now, current_app.config["SETTINGS"].key_limits)
+    sent = {hours: sent_within(found, hours, now) for hours in HOURS}
     cards = [
         {
             "key": key,
             "rules": key.rules.differences(NO_RULES),
             "limits": ", ".join(f"{use.used} of {use.limit}" for use in limits[key.id]),
-            "sent": [(hours, *sent_within(key, hours, now)) for hours in HOURS],
+            "sent": [(hours, *sent[hours].get(key.id, (0, 0))) for hours in HOURS],
         }
-        for key in found[:PAGE]
+        for key in found
     ]
-    return render_template("keys.html", cards=cards, are_more=len(found) > PAGE, now=now)
+    return render_template("keys.html", cards=cards, are_more=are_more, many=MANY, now=now)
 
 
 @blueprint.post("/keys")
@@ -67,7 +68,7 @@ def set_pause(action: str, id: int, person: ApiKey, now: datetime) -> str:
     return f"{key.name} is {PAST[action]}."
 
 
-def sent_within(key: ApiKey, hours: int, now: datetime) -> list[int]:
-    """Return the messages and the parts of a key that were accepted within some hours."""
-    since, until = ((at - EPOCH) // SECOND for at in (now - timedelta(hours=hours), now + SECOND))
-    return accepted(key.id, since, until)
+def sent_within(keys: list[ApiKey], hours: int, now: datetime) -> dict[int, tuple[int, int]]:
+    """Return the messages and the parts of keys that were accepted within some hours."""
+    since, until = now - timedelta(hours=hours), now + timedelta(seconds=1)
+    return usage.accepted_between(keys, since, until, MANY)

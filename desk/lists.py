@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from flask import Response, abort, redirect, request, session
 
+from access.sign_ins import SignIn
 from database import EPOCH, MILLISECOND
 from reports.listings import Cursor
 from reports.matching import LONGEST
@@ -40,17 +41,18 @@ def page_start() -> Cursor | None:
 
 
 def keep_search() -> str | None:
-    """Keep the search words of a form in the session, since proxies log addresses.
+    """Keep the search words of a form with the sign-in, since proxies log addresses and cookies.
 
     Return what the address has in their place, or None without any.
     """
-    session["find"] = request.form.get("find", "").replace("\0", " ").strip()[:LONGEST].strip()
-    return "on" if session["find"] else None
+    words = request.form.get("find", "").replace("\0", " ").strip()[:LONGEST].strip()
+    SignIn.keep_search(session["sign_in"], words)
+    return "on" if words else None
 
 
 def kept_search() -> str:
     """Return the search words of this page; "" if it shows everything."""
-    return session.get("find", "") if "find" in request.args else ""
+    return SignIn.kept_search(session["sign_in"]) if "find" in request.args else ""
 
 
 def national(number: str) -> str:

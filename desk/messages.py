@@ -46,10 +46,7 @@ def waiting() -> str | Response:
     """Show the messages that wait for approval; to a stranger, the sign-in."""
     next = request.args.get("next")
     if g.person is None:
-        is_linked = request.headers.get("Sec-Fetch-Site") == "cross-site"
-        if is_linked and not sessions.has_cookie():
-            # Browsers send no SameSite=Strict cookie after a link from another site. A page of
-            # ours that reloads brings it.
+        if sessions.lacks_cookie():
             return render_template("arrive.html", next=next)
         return render_template("sign_in.html", next=next)
     if next and (page := page_of(next)):

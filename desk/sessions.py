@@ -61,9 +61,14 @@ def register(app: Flask) -> None:
     app.jinja_env.globals["csrf_token"] = generate_csrf
 
 
-def has_cookie() -> bool:
-    """Return whether the browser sent the desk's cookie."""
-    return current_app.session_interface.get_cookie_name(current_app) in request.cookies
+def lacks_cookie() -> bool:
+    """Return whether a link of another site led here, to which browsers add no Strict cookie.
+
+    To set one would sign out who has one. A page of ours that loads this one again brings it.
+    """
+    is_linked = request.headers.get("Sec-Fetch-Site") == "cross-site"
+    name = current_app.session_interface.get_cookie_name(current_app)
+    return is_linked and name not in request.cookies
 
 
 def _is_local(host):

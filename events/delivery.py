@@ -182,6 +182,7 @@ class Deliveries:
             EventAddress.note_success({event.key_id for event in accepted})
             self.note_notified({event.message_id for event in accepted}, now)
             failed = [each for each in self.unrecorded if not each.accepted]
+            failed.sort(key=lambda each: each.event.key_id)  # or there could be a deadlock
             lines = [self.record_failure(each, now) for each in failed]
         for each in self.unrecorded:
             self.receivers[each.address.url].in_hand.discard(each.event.id)

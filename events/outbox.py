@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
 import peewee
-from peewee import SQL, BigAutoField, ForeignKeyField, IntegerField, TextField, UUIDField, fn
+from peewee import SQL, BigAutoField, Case, ForeignKeyField, IntegerField, TextField, UUIDField, fn
 
 import database
 from access.audit import Action, Audit
@@ -32,6 +32,9 @@ OVERLAP = timedelta(hours=24)
 KEPT = timedelta(days=30)
 """How long an event is kept after it was given up."""
 
+FEWEST_TRIES = 3
+"""Failed tries after which a receiver may count as dead."""
+
 BY_RECEIPT = ("delivered", "undelivered")
 WITH_REASON = ("failed", "undelivered")
 REPLIED = "text_message.replied"
@@ -46,8 +49,9 @@ class EventAddress(Table):
     old_secret = TextField(null=True)  # before the rotation
     old_secret_until = InstantField(null=True)
     off = TextField(null=True)  # why it is switched off
-    # The first failed try since it last took an event
+    # Since it last took an event: the first failed try, and how many there were, up to FEWEST_TRIES
     failing_since = InstantField(PAST, null=True)
+    failures = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
 
     @classmethod
     def of(cls, key: ApiKey) -> Self:
@@ -66,17 +70,18 @@ class EventAddress(Table):
     def set(cls, key: ApiKey, url: str, now: datetime) -> None:
         """Set the address for the events of a key; the first one gets a secret."""
         row = cls.insert(key=key, url=url, secret=_new_secret())
-        anew = {cls.url: url, cls.off: None, cls.failing_since: None}
+        anew = {cls.url: url, cls.off: None, cls.failing_since: None, cls.failures: 0}
         with db.transaction():
             row.on_conflict(conflict_target=[cls.key], update=anew).execute()
             _audit(Action.SET_EVENTS, now, key, details=urls.masked(url))
 
     @classmethod
     def switch_off(cls, key: int, why: str, now: datetime, url: str | None = None) -> bool:
-        """Send no more events of a key, and give up those that wait; return whether it was done.
+        """Send no more events of a key; return whether that is news.
 
-        With a URL, whose receiver asked for it, do so only if that is still the address. Without
-        one, an operator asked for it; then it is not done again if it is off.
+        The first batch of those that wait is given up. With a URL, whose receiver asked for it, do
+        so only if that is still the address. Without one, an operator asked for it; then it is not
+        done again if it is off.
         """
         mine = (cls.key == key) & (cls.url == url if url else cls.off.is_null())
         with db.transaction():
@@ -100,13 +105,18 @@ class EventAddress(Table):
     def note_success(cls, keys: Collection[int]) -> None:
         """Note that the receivers of these keys have just taken an event."""
         failing = cls.key.in_([*keys]) & cls.failing_since.is_null(False)
-        cls.update(failing_since=None).where(failing).execute()
+        cls.update(failing_since=None, failures=0).where(failing).execute()
 
     @classmethod
     def note_failure(cls, key: int, url: str, now: datetime) -> None:
-        """Note that the receiver of a key, at this address, takes nothing from now on."""
-        mine = (cls.key == key) & (cls.url == url) & cls.failing_since.is_null()
-        cls.update(failing_since=now).where(mine).execute()
+        """Note that the receiver of a key, at this address, has not taken an event."""
+        mine = (cls.key == key) & (cls.url == url) & (cls.failures < FEWEST_TRIES)
+        since = Case(
+            None,
+            [(cls.failing_since.is_null(), cls.failing_since.db_value(now))],
+            cls.failing_since,
+        )
+        cls.update(failing_since=since, failures=cls.failures + 1).where(mine).execute()
 
     @classmethod
     def receiving(cls, key: peewee.Field) -> peewee.ModelSelect:
@@ -270,15 +280,15 @@ class Event(Table):
 
     @classmethod
     def give_up(cls, now: datetime) -> int:
-        """Give up what waits for an address that is switched off; return how many.
+        """Give up a batch of what waits for addresses that are switched off; return how many.
 
-        A change at the same moment may write one more after that, and what is being recorded is
-        left out: the next pass gives them up.
+        A change at the same moment may write one more after the last batch, and what is being
+        recorded is left out: the next pass gives them up.
         """
         off = EventAddress.select(EventAddress.key).where(EventAddress.off.is_null(False))
         waiting = cls.select(cls.id).where(cls.next_try_at.is_null(False), cls.key.in_(off))
         give_up = cls.update(next_try_at=None, given_up_at=now)
-        return give_up.where(locked(cls.id, waiting)).execute()
+        return give_up.where(locked(cls.id, waiting.limit(database.BATCH))).execute()
 
     @classmethod
     def forget(cls, now: datetime) -> None:
@@ -289,14 +299,15 @@ class Event(Table):
 
     @classmethod
     def retry(cls, key: ApiKey | None, now: datetime) -> int:
-        """Try again what was given up, if its address is on; return how many events."""
+        """Try a batch again of what was given up, if its address is on; return how many events."""
         on = EventAddress.select(EventAddress.key).where(EventAddress.off.is_null())
         again = cls.given_up_at.is_null(False) & cls.key.in_(on)
         if key:
             again &= _is_of_name(key.name)
         changes = {"tries": 0, "next_try_at": now, "given_up_at": None}
+        some = cls.select(cls.id).where(again).limit(database.BATCH)
         with db.transaction():
-            if count := cls.update(changes).where(again).execute():
+            if count := cls.update(changes).where(locked(cls.id, some)).execute():
                 _audit(Action.RETRIED_EVENTS, now, key, count=count)
         return count
 

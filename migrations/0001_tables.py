@@ -80,7 +80,7 @@ CREATE INDEX message_sendable_key ON message (key_id, send_at, id)
     WHERE status IN ('queued') AND approved;
 CREATE INDEX message_lane ON message (lane, key_id, send_at, id)
     WHERE status IN ('queued') AND approved;
-CREATE INDEX message_awaiting ON message (status, send_at, id)
+CREATE INDEX message_awaiting ON message (status, send_at, id, expires_at)
     WHERE status IN ('scheduled', 'queued') AND NOT approved;
 CREATE INDEX message_awaiting_key ON message (key_id, send_at, id)
     WHERE status IN ('scheduled', 'queued') AND NOT approved AND available_to_group;
@@ -211,6 +211,7 @@ CREATE TABLE event_address (
     old_secret_until BIGINT,
     off TEXT,
     failing_since BIGINT,
+    failures INTEGER NOT NULL DEFAULT 0,
     FOREIGN KEY (key_id) REFERENCES api_key (id)
 );
 
@@ -225,6 +226,16 @@ CREATE TABLE ignored_opt_out (
     at BIGINT NOT NULL
 );
 CREATE INDEX ignored_opt_out_at ON ignored_opt_out (at);
+
+CREATE TABLE key_country (
+    key_id INTEGER NOT NULL,
+    country TEXT NOT NULL,
+    first_at BIGINT NOT NULL,
+    told_at BIGINT,
+    PRIMARY KEY (key_id, country),
+    FOREIGN KEY (key_id) REFERENCES api_key (id)
+);
+CREATE INDEX key_country_untold ON key_country (first_at) WHERE told_at IS NULL;
 
 CREATE TABLE key_use (
     key_id INTEGER NOT NULL,
@@ -258,6 +269,12 @@ CREATE TABLE opt_out_message (
     at BIGINT NOT NULL
 );
 
+CREATE TABLE public_address (
+    url TEXT NOT NULL PRIMARY KEY,
+    answered_at BIGINT NOT NULL,
+    is_silent BOOLEAN NOT NULL
+);
+
 CREATE TABLE reply (
     id UUID NOT NULL PRIMARY KEY,
     carrier TEXT NOT NULL,
@@ -283,6 +300,9 @@ CREATE INDEX reply_key ON reply (key, at, id) WHERE available_to_group;
 CREATE INDEX reply_unread ON reply (at, id) WHERE read_at IS NULL;
 CREATE INDEX reply_at ON reply (at, id);
 CREATE INDEX reply_number ON reply (number, at, id);
+CREATE INDEX reply_number_first ON reply (number, (
+    CASE WHEN read_at IS NOT NULL OR opted_out THEN 0 WHEN may_be_no THEN 2 ELSE 1 END
+), at, id);
 CREATE INDEX reply_message ON reply (message_id);
 CREATE INDEX reply_due ON reply (due_at) WHERE due_at IS NOT NULL;
 
@@ -297,6 +317,7 @@ CREATE TABLE sign_in (
     key_id INTEGER NOT NULL,
     digest TEXT NOT NULL,
     began_at BIGINT NOT NULL,
+    looks_for TEXT,
     FOREIGN KEY (key_id) REFERENCES api_key (id)
 );
 CREATE INDEX sign_in_began_at ON sign_in (began_at);

@@ -3,7 +3,7 @@
 import math
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from access.keys import ids_of
 from carriers.lanes import TESTERS, Lane, Routes
 from carriers.ways import telling_receipts
 from database import clock, isoformat
+from monitoring.dead_web import PublicAddress
 from reports import queue
 from reports.arrivals import Arrivals, arrivals
 from sending import claims
@@ -19,11 +20,11 @@ from sending.carrier_state import CarrierState, in_trouble
 from settings import Settings
 
 HOUR = timedelta(hours=1)
-DEAD_AFTER = HOUR
+DEAD_AFTER = timedelta(minutes=5)
 """How long a receiver may take no event before somebody is told."""
 
 MOST_NAMES = 10
-"""Keys that a notice names."""
+"""Keys, or countries, that a notice names."""
 
 NO_PASS = "no scheduler makes a pass"
 
@@ -48,7 +49,14 @@ KINDS = {  # of problems: the title of a notice, and what to do
     "stalled": ("texts are due, nothing is sent", "See the scheduler's log, and flask stats."),
     "scheduler": (NO_PASS, "Start it; its log has the reason."),
     "web": ("the web cannot store texts", "See the log of the web."),
+    "public": (
+        "PUBLIC_URL does not answer",
+        "See whether the web runs, and its log; flask check asks PUBLIC_URL.",
+    ),
 }
+
+BY_SCHEDULERS = {"stalled", "events", "receipts", "public"}
+"""The kinds that are not reported without a scheduler: it may be the cause, or knows of them."""
 
 
 class Problem(NamedTuple):
@@ -67,10 +75,10 @@ class Problem(NamedTuple):
         return KINDS[self.kind][1]
 
 
-def listed(keys: list[str]) -> str:
-    """Return keys in a sentence: the first MOST_NAMES, and how many more there are."""
-    more = [f"{len(keys) - MOST_NAMES} more keys"] if len(keys) > MOST_NAMES else []
-    return ", ".join([*keys[:MOST_NAMES], *more])
+def listed(names: list[str], what: str = "keys") -> str:
+    """Return names in a sentence: the first MOST_NAMES, and how many more there are."""
+    more = [f"{len(names) - MOST_NAMES} more {what}"] if len(names) > MOST_NAMES else []
+    return ", ".join([*names[:MOST_NAMES], *more])
 
 
 class CarrierHealth(NamedTuple):
@@ -103,11 +111,13 @@ class Health(NamedTuple):
     is_down: bool  # and does not merely refuse the account
     trouble_since: datetime | None
     oldest_event: datetime | None = None  # since when an event is due that nobody tries
-    dead_receivers: Collection[str] = ()  # keys whose receivers have taken no event for an hour
+    dead_receivers: Collection[str] = ()  # keys whose receivers take no events
     bytes_left: int | None = None  # on the disk of SQLite's file, if they are too few
     carriers: tuple[CarrierHealth, ...] = ()  # of the last pass, if they are several
     without_carrier: int = 0  # texts for which no carrier may be used
     arrivals: Sequence[Arrivals] = ()  # of the carriers that report whether texts arrived
+    under_way: Mapping[str, int] = {}  # texts that carriers have yet to answer, by carrier
+    answered_at: datetime | None = None  # when PUBLIC_URL did last, if it does not any more
 
     def seconds_since(self, instant: datetime | None) -> int | None:
         return instant and round((self.now - instant).total_seconds())
@@ -135,7 +145,8 @@ class Health(NamedTuple):
 
     def problems(self) -> list[Problem]:
         """Return the problems, first a disk so full that no other may be recorded."""
-        return [*self._problems()]
+        hidden = BY_SCHEDULERS if self.is_silent else ()
+        return [each for each in self._problems() if each.kind not in hidden]
 
     def _problems(self):
         yield from disk_problems(self.bytes_left)
@@ -158,10 +169,27 @@ class Health(NamedTuple):
             last = self.last_pass_at
             when = f"the last one was at {isoformat(last)}" if last else "there has been none yet"
             yield Problem("scheduler", f"{NO_PASS}: {when}")
-        elif self.is_stuck:
-            sentence = f"nothing was sent for {int(self.stalled_after.total_seconds())} s"
-            why = "" if self.carrier else ": CARRIER_URL is not set"
-            yield Problem("stalled", f"{sentence} though texts are due{why}")
+        if self.is_stuck:
+            seconds = int(self.stalled_after.total_seconds())
+            through, why = self._what_is_stuck()
+            sentence = f"nothing was sent{through} for {seconds} s though texts are due{why}"
+            yield Problem("stalled", sentence)
+        if self.answered_at:
+            since = isoformat(self.answered_at)
+            yield Problem("public", f"PUBLIC_URL has not answered since {since}")
+
+    def _what_is_stuck(self):
+        """Return the carriers through which nothing is sent, and why not, as parts of a sentence.
+
+        These are the carriers that have yet to answer, if there are any.
+        """
+        names = [*self.under_way] or [each.carrier for each in self.carriers] or [self.carrier]
+        if not any(names):
+            return "", ": CARRIER_URL is not set"
+        texts = sum(self.under_way.values())
+        have = "text has" if texts == 1 else "texts have"
+        why = f": {texts} {have} no answer yet" if texts else ""
+        return f" through {', '.join(names)}", why
 
 
 def disk_problems(bytes_left: int | None) -> Iterator[Problem]:
@@ -172,8 +200,8 @@ def disk_problems(bytes_left: int | None) -> Iterator[Problem]:
 
 
 def receiver_problems(keys: Iterable[str]) -> Iterator[Problem]:
-    """Yield the problems of receivers that have taken no event of these keys for an hour."""
-    failed = "have failed for an hour"
+    """Yield the problems of receivers that have taken no event of these keys for DEAD_AFTER."""
+    failed = "have failed for five minutes"
     for key in keys:
         yield Problem("receiver", f"webhooks for {key} {failed}", key)
 
@@ -224,7 +252,17 @@ def read(now: datetime, settings: Settings) -> Health:
         carriers=tuple(map(_health_of, several)) if len(several) > 1 else (),
         without_carrier=without_carrier(Routes(settings.ways)) if settings.ways else 0,
         arrivals=arrivals(now, telling),
+        under_way=queue.under_way(),
+        answered_at=_last_answer(settings),
     )
+
+
+def _last_answer(settings):
+    """Return when PUBLIC_URL answered last if it does not any more; None if nobody asks it."""
+    if not (settings.public_url and settings.notify_url):
+        return None
+    silent = PublicAddress.silent(settings.public_url)
+    return silent and silent.answered_at
 
 
 def without_carrier(routes: Routes) -> int:

@@ -1,4 +1,4 @@
-"""Notify people, through Apprise, of texts and replies that wait, of problems and of limits.
+"""Notify people, through Apprise, of texts and replies that wait, of problems and of keys.
 
 Every scheduler looks. The database records each notification, so only one of them sends it.
 """
@@ -6,6 +6,7 @@ Every scheduler looks. The database records each notification, so only one of th
 import logging
 import math
 import re
+import shlex
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from urllib.parse import urlsplit
 from peewee import SQL, IntegerField, TextField
 
 import database
+import recipients
+from access.countries import KeyCountry
 from access.limits import SECOND
 from database import EPOCH, PAST, InstantField, Table, clock, isoformat
 from events.outbox import Event
@@ -27,6 +30,8 @@ from settings import Settings
 
 PROBLEM = "problem "  # begins the subject of a problem: its kind and its name follow
 WAITING_EVERY = timedelta(minutes=15)  # of texts for approval, and of replies
+AGAIN_EVERY = timedelta(days=1)  # of texts that still wait for approval
+EXPIRES_SOON = timedelta(hours=12)
 FAILURES_EVERY = timedelta(hours=1)
 LOOK_EVERY = 5  # seconds
 PATIENCE = 15  # seconds that an end of a scheduler, or a test, waits for addresses
@@ -77,7 +82,7 @@ class Notification(NamedTuple):
 
 def pending(settings: Settings, now: datetime) -> Iterator[Notification]:
     """Return the notifications that this process is to send now; each is recorded as sent."""
-    for look in (_problems, _approvals, _replies, _limits):
+    for look in (_countries, _problems, _approvals, _replies, _limits):
         yield from look(settings, now)
 
 
@@ -93,11 +98,12 @@ def _problems(settings, now):
                 f"{problem.what_to_do}"
             )
             yield Notification(problem.title, text, "failure")
-    # Without a scheduler, nothing else is said of texts that are due
+    # What is not reported without a scheduler may last all the same
     no_scheduler = any(each.kind == "scheduler" for each in found.values())
+    hidden = health.BY_SCHEDULERS if no_scheduler else ()
     for told in Notice.select().where(Notice.subject.startswith(PROBLEM), Notice.level == 1):
         kind, _, name = told.subject.removeprefix(PROBLEM).partition(" ")
-        if told.subject in found or (no_scheduler and kind == "stalled"):
+        if told.subject in found or kind in hidden:
             continue
         if told.change(level=0, told_at=now):
             title = health.Problem(kind, name=name).title
@@ -108,21 +114,34 @@ def _problems(settings, now):
 def _waiting(problem):
     """Return how many texts wait to be sent, or events if the problem is theirs."""
     if problem.kind not in ("events", "receiver"):
-        return f"Texts waiting to be sent: {queue.awaiting_carrier(paused_too=False)}"
+        texts = queue.awaiting_carrier(paused_too=False) + sum(queue.under_way().values())
+        return f"Texts waiting to be sent: {texts}"
     by_name = Event.by_name().items()
     waiting = sum(each.waiting for key, each in by_name if problem.name in ("", key))
     return f"Events waiting: {waiting}"
 
 
 def _approvals(settings, now):
-    """Return a notification of texts that wait for approval, if any of them is new."""
+    """Return a notification of texts that wait for approval, if any of them is new.
+
+    It is sent again each day, and once the first of them expires soon.
+    """
     waiting = queue.approvals()
-    if _note_news("approvals", waiting.messages, waiting.newest, now):
+    warn_at = waiting.expires_at and waiting.expires_at - EXPIRES_SOON
+    is_soon = warn_at is not None and warn_at <= now
+
+    def again(told_at):
+        return told_at <= now - AGAIN_EVERY or (is_soon and told_at < warn_at)
+
+    if _note_news("approvals", waiting.messages, waiting.newest, now, again):
         names = [f"{name} ({messages})" for name, messages in queue.approvals_by_key()]
         wait = "text waits" if waiting.messages == 1 else "texts wait"
         title = f"{waiting.messages} {wait} for approval"
         text = f"{title}, from {health.listed(names)}. "
-        text += f"The first would be sent at {isoformat(waiting.first_at)}."
+        is_due = waiting.first_at <= now
+        text += f"The first would be sent at {'once' if is_due else isoformat(waiting.first_at)}."
+        if is_soon:
+            text += f" Without approval, the first expires at {isoformat(waiting.expires_at)}."
         yield Notification(title, text + _link(settings), "warning")
 
 
@@ -136,11 +155,15 @@ def _replies(settings, now):
         yield Notification(title, title + more + _link(settings, "replies"), "warning")
 
 
-def _note_news(subject, count, newest, now):
-    """Record a notification if something new waits: a newer one, or one more; return whether."""
+def _note_news(subject, count, newest, now, again=lambda told_at: False):
+    """Record a notification if something new waits: a newer one, or one more; return whether.
+
+    Record it too if `again` says so of when it was told last.
+    """
     told = Notice.about(subject)
     is_new = count > told.level or (newest or "") > (told.newest or "")
-    if count and is_new and not (told.told_at and told.told_at > now - WAITING_EVERY):
+    is_due = is_new and not (told.told_at and told.told_at > now - WAITING_EVERY)
+    if count and (is_due or (told.told_at and again(told.told_at))):
         return told.change(level=count, newest=newest, told_at=now)
     if count < told.level:
         told.change(level=count)
@@ -162,6 +185,20 @@ def _limits(settings, now):
         if limit.unit in ("d", "mo") and Notice.tell(subject, now, EPOCH + begins * SECOND):
             what = f"{key.name} has used up its limit"
             yield Notification(what, f"The key {what} of {limit}.", "warning")
+
+
+def _countries(settings, now):
+    """Return a notice of each key that texts other countries than before: it may have leaked."""
+    for key, codes in KeyCountry.take_news(now):
+        names = [f"{recipients.country_name(code)} ({code})" for code in codes]
+        told = f"texts {health.listed(names, 'countries')} for the first time"
+        name = shlex.quote(key.name)
+        text = (
+            f"The key {key.name} {told}. If it has leaked: flask keys pause {name} stops it, and "
+            f"flask messages cancel --key {name} --country {codes[0]} cancels what waits."
+        )
+        new = names[0] if len(names) == 1 else f"{len(names)} new countries"
+        yield Notification(f"{key.name} texts {new}", text, "warning")
 
 
 # Sending it

@@ -9,10 +9,33 @@ from peewee import SQL, Select, Tuple, Value, fn
 
 import models
 from access.keys import ApiKey, Role
-from database import EPOCH, Refused, db, in_pages
+from database import EPOCH, MILLISECOND, Refused, db, in_pages
 from models import Message, Status, first_id, has_status
 from reports.matching import look_through, matches
 from reports.queue import UNFINISHED
+
+AWAITS_OPERATOR = [models.AWAITS_APPROVAL & has_status(status) for status in models.WAITING]
+"""What waits for an operator's approval; an index serves each condition."""
+
+# In SQL, as the indexes that begin with the key have them
+IS_SENDABLE = f"{has_status(Status.QUEUED).sql} AND approved"
+AWAITS_GROUP = f"{has_status(*models.WAITING).sql} AND NOT approved AND available_to_group"
+
+THEIRS = """
+    message WHERE key_id = api_key.id AND {which}
+    AND (send_at, id) > (?, ?) AND id >= ? AND id < ? ORDER BY send_at, id LIMIT
+"""
+SOONEST_KEYS = """(
+    SELECT id FROM (
+        SELECT id,
+            (SELECT send_at FROM {theirs} 1) AS first_send_at,
+            (SELECT id FROM {theirs} 1) AS first_id
+        FROM api_key WHERE {chosen}
+    ) AS api_key
+    WHERE first_id IS NOT NULL ORDER BY first_send_at, first_id LIMIT ?
+) AS api_key"""
+SOONEST = "SELECT few.id FROM {few} ORDER BY few.send_at, few.id LIMIT ?"
+"""The first messages of some keys. Of a page's many keys, those whose own first comes first do."""
 
 
 class Filter(NamedTuple):
@@ -119,27 +142,31 @@ def seen_by(person: ApiKey, ids: Collection[uuid.UUID]) -> list[Message]:
 
 def awaiting(person: ApiKey, after: Cursor | None, limit: int) -> list[Message]:
     """Return a page of what waits for this person's approval, the next to be sent first."""
-    return _soonest(_awaiting(person), after, limit)
+    if person.role == Role.OPERATOR:
+        return _soonest(AWAITS_OPERATOR, after, limit)
+    group = {'"group"': person.group}
+    return _soonest([_soonest_of_keys(group, AWAITS_GROUP, after, limit)], after, limit)
 
 
 def count_awaiting(person: ApiKey, most: int, since: datetime = EPOCH) -> int:
     """Count the messages that wait for this person's approval and were created since an instant.
 
-    They are looked for among the first `most` to be sent.
+    They are looked for among the first `most` to be sent, of each key of a group.
     """
-    first, count = Value(Message.id.db_value(first_id(since)), converter=False), 0
-    for which in _awaiting(person):
+    first = Message.id.db_value(first_id(since))
+    if person.role != Role.OPERATOR:
+        keys = '(SELECT id FROM api_key WHERE "group" = ?) AS api_key'
+        theirs = f"message WHERE key_id = api_key.id AND {AWAITS_GROUP} ORDER BY send_at LIMIT ?"
+        few = db.few_of_each(keys, "message", "id", theirs)
+        sql = f"SELECT COUNT(*) FILTER (WHERE few.id >= ?) FROM {few}".replace("?", db.param)
+        return min(most, db.execute_sql(sql, (first, person.group, most)).fetchone()[0])
+    count = 0
+    for which in AWAITS_OPERATOR:
         few = Message.select(Message.id).where(which).order_by(Message.send_at).limit(most)
         few = few.alias("few")
-        count += Select([few], [fn.COUNT(SQL("*"))]).where(few.c.id >= first).scalar(db)
+        is_new = few.c.id >= Value(first, converter=False)
+        count += Select([few], [fn.COUNT(SQL("*"))]).where(is_new).scalar(db)
     return min(most, count)
-
-
-def _awaiting(person):
-    """Return conditions that an index serves: one for each status, or for each key of a group."""
-    if person.role == Role.OPERATOR:
-        return [models.AWAITS_APPROVAL & has_status(status) for status in models.WAITING]
-    return [(Message.key == key) & models.AWAITS_GROUP for key in ApiKey.in_group(person.group)]
 
 
 def page(only: Filter, after: Cursor | None, limit: int) -> list[Message]:
@@ -148,8 +175,11 @@ def page(only: Filter, after: Cursor | None, limit: int) -> list[Message]:
         return list(listing(only, limit, after=after))
     conditions = UNFINISHED[only.status]
     if only.status == Status.QUEUED:  # its index begins with the key
-        sendable, awaiting = conditions
-        conditions = [*(sendable & (Message.key == key) for key in _with_sendable()), awaiting]
+        _, awaiting = conditions
+        keys = {"name": only.key, '"group"': only.group}
+        given = {column: value for column, value in keys.items() if value}
+        created = only.since, only.until
+        conditions = [_soonest_of_keys(given, IS_SENDABLE, after, limit, *created), awaiting]
     return _soonest(conditions, after, limit, *_creation_filters(only))
 
 
@@ -169,11 +199,22 @@ def search(
     return found, end and Cursor(0, EPOCH, end.id)
 
 
-def _with_sendable():
-    """Select the keys that have messages to be sent."""
-    keys = ApiKey.alias("api_key")
-    theirs = Message.select().where(Message.key == keys.id, models.IS_SENDABLE)
-    return keys.select().where(fn.EXISTS(theirs))
+def _soonest_of_keys(keys, which, after, limit, since=None, until=None):
+    """Return the condition that a message is among the first that some keys have of a kind.
+
+    One statement finds them, by an index that begins with the key. `keys` has columns' values.
+    """
+    after = after or Cursor(0, EPOCH - MILLISECOND, uuid.UUID(int=0))
+    end = first_id(until) if until else uuid.UUID(int=2**128 - 1)
+    ids = map(Message.id.db_value, (after.id, first_id(since or EPOCH), end))
+    bounds = [Message.send_at.db_value(after.at), *ids]
+    chosen = " AND ".join([f"{column} = ?" for column in keys] or ["true"])
+    theirs = THEIRS.format(which=which)
+    soonest_keys = SOONEST_KEYS.format(theirs=theirs, chosen=chosen)
+    few = db.few_of_each(soonest_keys, "message", "id, send_at", f"{theirs} ?")
+    values = *bounds, *bounds, *keys.values(), limit, *bounds, limit, limit
+    found = db.execute_sql(SOONEST.format(few=few).replace("?", db.param), values)
+    return Message.id.in_([Message.id.python_value(id) for (id,) in found.fetchall()])
 
 
 def _soonest(conditions, after, limit, *all_meet):

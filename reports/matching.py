@@ -7,6 +7,8 @@ from operator import and_, or_
 
 from peewee import Expression, Field, Model, ModelSelect
 
+from database import db
+
 LOOKED_THROUGH = 10_000
 """How many rows one page of a search looks through; the next page looks through older ones."""
 
@@ -17,12 +19,13 @@ _SIGNS = re.compile(r"[\s()+./-]")  # around the digits of a number
 def matches(words: str, number: Field, text: Field) -> Expression:
     """Return the condition that a text has each of some words, or that a number has their digits.
 
-    The zeros before a national number are left out. Case does not matter.
+    The zeros before a national number are left out. Case does not matter: what is not ASCII may be
+    in lower case, in upper case, capitalized or as written.
     """
-    condition = reduce(and_, (_contains(text, word) for word in words.split()))
+    condition = reduce(and_, (_contains(text, word) for word in dict.fromkeys(words.split())))
     digits = _SIGNS.sub("", words)
     if digits.isascii() and digits.isdigit():
-        condition |= number.contains(digits.lstrip("0") or digits)
+        condition |= db.contains(number, digits.lstrip("0") or digits)
     return condition
 
 
@@ -42,6 +45,7 @@ def look_through(
 
 
 def _contains(text, word):
-    """Return the condition that a text has a word; SQLite knows the case of ASCII only."""
-    forms = {word} if word.isascii() else {word, word.lower(), word.upper(), word.capitalize()}
-    return reduce(or_, (text.contains(form) for form in sorted(forms)))
+    """Return the condition that a text has a word; databases ignore the case of ASCII only."""
+    forms = {word, word.lower(), word.upper(), word.capitalize()}
+    in_lower_ascii = {form.encode().lower().decode() for form in forms}
+    return reduce(or_, (db.contains(text, form) for form in sorted(in_lower_ascii)))

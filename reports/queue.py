@@ -10,7 +10,7 @@ from peewee import SQL, Case, Select, ValuesList, fn
 import models
 from access.keys import ApiKey
 from database import InstantField, db
-from events.outbox import Event, EventAddress
+from events.outbox import FEWEST_TRIES, Event, EventAddress
 from models import Message, Status, has_status
 
 HOUR = timedelta(hours=1)
@@ -25,6 +25,13 @@ UNFINISHED = {
 }
 """Conditions for the statuses that are not final; an index serves each."""
 
+UNDER_WAY = """
+SELECT attempt.carrier, COUNT(*) FROM attempt JOIN message ON message.id = attempt.message_id
+WHERE attempt.result IS NULL AND message.status IN ('sending')
+GROUP BY attempt.carrier ORDER BY attempt.carrier
+"""
+"""Count the messages that each carrier was given and has yet to answer."""
+
 
 def awaiting_approval() -> int:
     """Count the messages that wait for approval."""
@@ -37,12 +44,17 @@ class Approvals(NamedTuple):
     messages: int
     newest: str | None  # the largest id
     first_at: datetime | None  # when the first would leave
+    expires_at: datetime | None  # when the first expires
 
 
 def approvals() -> Approvals:
-    """Return how many messages wait for approval, and the first and the newest of them."""
+    """Return how many messages wait for approval, and the first and the newest of them.
+
+    Nothing but the index is read.
+    """
     newest = fn.MAX(Message.id.cast("text")).coerce(False)  # Postgres has no largest UUID
-    row = Message.select(fn.COUNT(SQL("*")), newest, fn.MIN(Message.send_at))
+    first = fn.MIN(Message.send_at), fn.MIN(Message.expires_at)
+    row = Message.select(fn.COUNT(SQL("*")), newest, *first)
     return Approvals(*row.where(models.AWAITS_APPROVAL).tuples().get())
 
 
@@ -58,6 +70,11 @@ def awaiting_carrier(paused_too: bool = True) -> int:
     return count_up_to(models.IS_SENDABLE if paused_too else models.IS_SENDABLE & may_go())
 
 
+def under_way() -> dict[str, int]:
+    """Count the messages whose carriers have yet to answer, by the names of the carriers."""
+    return {name: messages for name, messages in db.execute_sql(UNDER_WAY).fetchall() if name}
+
+
 def in_lane(lane: str, excluded: Collection[int]) -> int:
     """Count the messages in a lane that may be sent now, except those of the excluded keys."""
     in_lane = (Message.lane == lane) & Message.key.not_in([*excluded])
@@ -67,20 +84,30 @@ def in_lane(lane: str, excluded: Collection[int]) -> int:
 def oldest_due(now: datetime) -> datetime | None:
     """Return when the message that has waited longest to be sent was due, if any waits.
 
-    Those of paused keys do not count: they wait for a person.
+    One that its carrier has yet to answer waits, too. Those of paused keys do not count: they wait
+    for a person.
     """
     is_due = has_status(Status.SCHEDULED) & (Message.send_at <= now)
     due = Message.select(fn.MIN(Message.send_at)).where(is_due, may_go())
     tried = Message.select(fn.MIN(Message.due_since)).where(models.IS_RETRYING, may_go())
-    instants = due.scalar(), tried.scalar(), _oldest_sendable()
+    due_at = fn.COALESCE(Message.due_since, _ready_at())
+    (is_under_way,) = UNFINISHED[Status.SENDING]
+    under_way = Message.select(fn.MIN(due_at)).where(is_under_way, may_go())
+    given = Message.send_at.python_value(under_way.scalar())
+    instants = due.scalar(), tried.scalar(), _oldest_sendable(), given
     return min(filter(None, instants), default=None)
+
+
+def _ready_at():
+    """Return the expression of when a message could have been sent first."""
+    return Case(
+        None, [(Message.approved_at > Message.send_at, Message.approved_at)], Message.send_at
+    )
 
 
 def _oldest_sendable():
     """Return since when the first message of any key could have been sent."""
-    approved = (Message.approved_at > Message.send_at, Message.approved_at)
-    ready_at = Case(None, [approved], Message.send_at)
-    theirs = Message.select(ready_at).where(Message.key == ApiKey.id, models.IS_SENDABLE)
+    theirs = Message.select(_ready_at()).where(Message.key == ApiKey.id, models.IS_SENDABLE)
     first = theirs.order_by(Message.send_at, Message.id).limit(1)
     earliest = ApiKey.select(fn.MIN(first)).where(ApiKey.paused_at.is_null())
     return Message.send_at.python_value(earliest.scalar())
@@ -100,10 +127,14 @@ def oldest_event(now: datetime) -> datetime | None:
 
 
 def dead_receivers(since: datetime) -> list[str]:
-    """Return the names of keys whose events wait though none was taken since an instant."""
+    """Return the names of keys whose receivers have taken no event since an instant.
+
+    They have refused at least FEWEST_TRIES since then, and events wait for them.
+    """
     theirs = Event.key == EventAddress.key
     waits = Event.select(SQL("1")).where(theirs, Event.next_try_at.is_null(False))
     dead = EventAddress.off.is_null() & (EventAddress.failing_since <= since) & fn.EXISTS(waits)
+    dead &= EventAddress.failures >= FEWEST_TRIES
     keys = ApiKey.select(ApiKey.name).join(EventAddress).where(dead)
     return [name for (name,) in keys.order_by(ApiKey.name).tuples()]
 

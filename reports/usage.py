@@ -9,7 +9,7 @@ from peewee import SQL, fn
 
 from access.keys import MAY_SEND, ApiKey
 from access.limits import SECOND, UNITS, KeyUse, Limit
-from database import EPOCH
+from database import EPOCH, db
 from models import Message, Status, first_id, has_status
 from reports.listings import chosen_keys
 
@@ -89,3 +89,20 @@ def limits_used_up(now: datetime, defaults: tuple[Limit, ...]) -> list[tuple[Api
     used_lately = list(ApiKey.live(now).where(ApiKey.id.in_(limited)).order_by(ApiKey.name))
     uses = use_of_limits(used_lately, now, defaults)
     return [(key, use.limit) for key in used_lately for use in uses[key.id] if use.is_up]
+
+
+def accepted_between(
+    keys: Collection[ApiKey], since: datetime, until: datetime, most: int
+) -> dict[int, tuple[int, int]]:
+    """Count the messages of keys, and their parts, accepted from one instant to before another.
+
+    Of each key, only the first `most` are counted; a key without any is left out.
+    """
+    theirs = "message WHERE key_id = given.value AND id >= ? AND id < ? ORDER BY id LIMIT ?"
+    given = db.rows_of_array("given", "integer")
+    few = db.few_of_each(given, "message", "id, parts", theirs)
+    sql = f"SELECT given.value, COUNT(*), SUM(few.parts) FROM {few} GROUP BY given.value"
+    bounds = (Message.id.db_value(first_id(at)) for at in (since, until))
+    values = db.array([key.id for key in keys]), *bounds, most
+    found = db.execute_sql(sql.replace("?", db.param), values)
+    return {key: (texts, parts) for key, texts, parts in found.fetchall()}

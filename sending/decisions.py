@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
 
-from peewee import Case
+from peewee import Case, chunked
 
 from access.audit import Action, Audit
-from access.keys import Role
+from access.keys import ApiKey, Role
 from access.limits import Limit, lock_numbers
 from carriers.lanes import Lane
-from database import MILLISECOND, db
-from models import RETRYABLE, WAITING, Message, Status, accepted_to
+from database import MILLISECOND, PAGE, Refused, clock, db, in_pages
+from models import IS_WAITING, RETRYABLE, WAITING, Message, Status, accepted_to, has_status
 from sending import waiting
 
 UNDO_WITHIN = timedelta(minutes=1)
@@ -174,6 +174,50 @@ class Selection:
             Message.change(Message.update(changes).where(Message.id.in_(ids)))
         self.left.difference_update(ids)
         return ids
+
+
+def revoke(key: ApiKey, now: datetime) -> bool:
+    """Revoke a key; return False if it was revoked before.
+
+    Raise Refused if it is paused and has texts to be sent, because nobody could resume them.
+    """
+    if key.revoked_at:
+        return False
+    to_be_sent = has_status(*WAITING, Status.SENDING) & Message.cancelled_by.is_null()
+    if key.paused_at and Message.select().where(Message.key == key, to_be_sent).exists():
+        raise Refused(
+            f"the key {key.name!r} is paused and has texts that wait, which nobody could resume: "
+            "--cancel cancels them, flask keys resume lets them go first"
+        )
+    if key.revoke(now):
+        return True
+    if ApiKey.get_by_id(key.id).revoked_at:
+        return False
+    raise Refused(f"the key {key.name!r} was paused or resumed just now: try again")
+
+
+def revoke_and_cancel(key: ApiKey, by: str) -> tuple[bool, int]:
+    """Pause a key, cancel its texts that wait, and revoke it.
+
+    Return whether it was not revoked before, and how many texts were cancelled. They are cancelled
+    in batches, after each of which this may be interrupted, and done again.
+    """
+    if not key.revoked_at:
+        key.pause(clock.now())
+    cancelled = 0
+    while count := _cancel_all(key, by):
+        cancelled += count
+    return ApiKey.get_by_id(key.id).revoke(clock.now()), cancelled
+
+
+def _cancel_all(key, by):
+    """Cancel the texts of a key that wait; return how many."""
+    waiting = Message.select(Message.id).where(
+        Message.key == key, IS_WAITING, Message.cancelled_by.is_null()
+    )
+    ids = in_pages(waiting.order_by(Message.id), None, lambda last: Message.id > last.id)
+    pages = chunked((each.id for each in ids), PAGE)
+    return sum(len(Selection(page).cancel(by, clock.now())) for page in pages)
 
 
 def _lane_anew(ids):

@@ -3,23 +3,28 @@
 import uuid
 from collections.abc import Collection, Iterator
 from datetime import datetime
-from functools import reduce
 from itertools import groupby
-from operator import attrgetter, or_
+from operator import attrgetter
 from typing import NamedTuple
 
-from peewee import SQL, Case, Expression, Tuple, Value, fn
+from peewee import SQL, Tuple, Value, fn
 
 from access.keys import ApiKey, Role
-from database import PAGE, in_pages
+from access.rules import LAST
+from database import PAGE, db, in_pages
 from reports.listings import Cursor
 from reports.matching import look_through, matches
-from sending.replies import MAY_BE_NO, WAITS, Reply
+from sending.replies import MAY_BE_NO, READ, URGENCY, WAITS, Reply
 
 RANKS = (WAITS & MAY_BE_NO, WAITS & SQL("NOT may_be_no"), SQL("(read_at IS NOT NULL OR opted_out)"))
 """The conditions of the ranks in which the desk lists replies, the first rank first."""
 
-OF_A_NUMBER = 5  # replies that are shown together
+KEYS = '(SELECT id FROM api_key WHERE "group" = ?) AS api_key'
+IS_SHOWN = "(due_at IS NULL OR due_at <= ?)"
+OF_KEY = f"key = api_key.id AND available_to_group AND {IS_SHOWN}"
+"""In SQL, the condition that a key's group may see a reply."""
+
+OF_A_NUMBER, MOST_OTHERS = 5, 1_000  # replies that are shown together, or counted at most
 
 
 class Waiting(NamedTuple):
@@ -55,31 +60,56 @@ def listing(
 def conversations(
     person: ApiKey, after: Cursor | None, limit: int, now: datetime
 ) -> list[list[Reply]]:
-    """Return what some numbers wrote, in the order in which `page` has the first reply of each."""
+    """Return what some numbers wrote, in the order in which `page` has the first reply of each.
+
+    That one has counted the `others`.
+    """
     found, seen = [], set()
     while len(found) < limit and (some := page(person, after, limit, now, excluded=seen)):
         numbers = {reply.number for reply in some}
         # Without those whose first reply is on an earlier page
-        firsts = {group[0].id: group for group in _of_each(numbers, person, now)}
+        firsts = {replies[0].id: replies for replies in _first_of_each(numbers, person, now)}
         found += [firsts[reply.id] for reply in some if reply.id in firsts]
         seen |= numbers
         after = some[-1].cursor
-    return found[:limit]
+    del found[limit:]
+    _count_others([group[0] for group in found if len(group) == OF_A_NUMBER], person, now)
+    return found
 
 
-def _of_each(numbers, person, now):
-    """Return the first replies of each number, in the order of `page`, with their `total`."""
-    ranks = Case(None, [(rank, n) for n, rank in enumerate(RANKS)])
-    place = fn.ROW_NUMBER().over(
-        partition_by=[Reply.number], order_by=[ranks, Reply.at.desc(), Reply.id.desc()]
-    )
-    total = fn.COUNT(Reply.id).over(partition_by=[Reply.number])
-    visible = reduce(or_, _visible_to(person))
-    theirs = Reply.shown(now).where(Reply.number.in_([*numbers]), visible)
-    placed = theirs.select(Reply, place.alias("place"), total.alias("total"))
-    first = Reply.select(SQL("*")).from_(placed).where(SQL("place") <= OF_A_NUMBER)
-    in_order = first.order_by(SQL("number"), SQL("place"))
-    return [[*group] for _, group in groupby(in_order, key=attrgetter("number"))]
+def _first_of_each(numbers, person, now):
+    """Return the first replies of each number, in the order of `page`."""
+    visible, parameters = _seen_of_number(person, now)
+    first = f"reply WHERE {visible} ORDER BY {URGENCY} DESC, at DESC, id DESC LIMIT {OF_A_NUMBER}"
+    few = db.few_of_each(db.rows_of_array("given", "text"), "reply", "*", first)
+    sql = f"SELECT few.* FROM {few}".replace("?", db.param)
+    found = Reply.raw(sql, db.array(numbers), *parameters)
+    in_order = sorted(found, key=lambda each: (each.number, -each.rank, each.at, each.id))[::-1]
+    return [[*replies] for _, replies in groupby(in_order, key=attrgetter("number"))]
+
+
+def _count_others(replies, person, now):
+    """Count what else the number of each reply wrote, beyond those that are shown."""
+    if not replies:
+        return
+    visible, parameters = _seen_of_number(person, now)
+    some = f"SELECT 1 FROM reply WHERE {visible} LIMIT {OF_A_NUMBER + MOST_OTHERS}"
+    given = db.rows_of_array("given", "text")
+    sql = f"SELECT value, (SELECT COUNT(*) FROM ({some}) AS few) FROM {given}"
+    numbers = db.array({reply.number for reply in replies})
+    counts = dict(db.execute_sql(sql.replace("?", db.param), (*parameters, numbers)).fetchall())
+    for reply in replies:
+        reply.others = counts[reply.number] - OF_A_NUMBER
+
+
+def _seen_of_number(person, now):
+    """Return the condition that a person sees a reply of a `given` number, in SQL; its values."""
+    sql = f"number = given.value AND {IS_SHOWN}"
+    values = [Reply.due_at.db_value(now)]
+    if person.role != Role.OPERATOR:
+        sql += ' AND available_to_group AND key IN (SELECT id FROM api_key WHERE "group" = ?)'
+        values.append(person.group)
+    return sql, values
 
 
 def search(
@@ -87,14 +117,12 @@ def search(
 ) -> tuple[list[list[Reply]], Cursor | None]:
     """Return replies that have words or digits, by number, and where to look further.
 
-    Look through LOOKED_THROUGH replies, the newest first, including those of others.
+    Look through LOOKED_THROUGH replies that this person may see, the newest first.
     """
     before = _is_before(after) if after else SQL("true")
-    newest_first = Reply.at.desc(), Reply.id.desc()
-    rows = Reply.select().where(before).order_by(*newest_first)
-    visible = reduce(or_, _visible_to(person), SQL("false"))
-    matching = Reply.shown(now).where(before, visible, matches(words, Reply.number, Reply.text))
-    matching = matching.order_by(*newest_first)
+    theirs = Reply.shown(now).where(before, _is_visible(person))
+    rows = theirs.order_by(Reply.at.desc(), Reply.id.desc())
+    matching = rows.where(matches(words, Reply.number, Reply.text))
     found, end = look_through(rows, matching, lambda last: ~_is_before(last), limit)
     grouped = {}
     for reply in found:
@@ -115,19 +143,40 @@ def page(
     """
     found = []
     for rank in range(after.rank if after else 0, len(RANKS)):
-        some = []
-        for visible in _visible_to(person):
-            replies = Reply.shown(now).where(RANKS[rank], visible)
-            if excluded:
-                replies = replies.where(Reply.number.not_in([*excluded]))
-            if after and after.rank == rank:
-                replies = replies.where(_is_before(after))
-            replies = replies.order_by(Reply.at.desc(), Reply.id.desc())
-            some.extend(replies.limit(limit - len(found)))
-        found += sorted(some, key=lambda each: (each.at, each.id), reverse=True)
+        replies = Reply.shown(now).where(RANKS[rank])
+        begin = after if after and after.rank == rank else None
+        left = limit - len(found)
+        if person.role != Role.OPERATOR:
+            ids = _latest_of_group(person.group, rank, begin, left, now, excluded)
+            replies = replies.where(Reply.id.in_(ids))
+        if excluded:
+            replies = replies.where(Reply.number.not_in([*excluded]))
+        if begin:
+            replies = replies.where(_is_before(begin))
+        found.extend(replies.order_by(Reply.at.desc(), Reply.id.desc()).limit(left))
         if len(found) >= limit:
             break
-    return found[:limit]
+    return found
+
+
+def _latest_of_group(group, rank, after, limit, now, excluded):
+    """Return the ids of the latest replies of a rank that a group may see, as `page` has them.
+
+    One statement finds them, by the index that begins with the key.
+    """
+    after = after or Cursor(rank, LAST, uuid.UUID(int=0))
+    theirs = (
+        f"reply WHERE {OF_KEY} AND {URGENCY} = ? AND (at, id) < (?, ?) AND number NOT IN "
+        f"(SELECT value FROM {db.rows_of_array('given', 'text')}) "
+        "ORDER BY at DESC, id DESC LIMIT ?"
+    )
+    few = db.few_of_each(KEYS, "reply", "id, at", theirs)
+    sql = f"SELECT few.id FROM {few} ORDER BY few.at DESC, few.id DESC LIMIT ?"
+    place = Reply.at.db_value(after.at), Reply.id.db_value(after.id)
+    due = Reply.due_at.db_value(now)
+    values = group, due, READ - rank, *place, db.array(excluded), limit, limit
+    found = db.execute_sql(sql.replace("?", db.param), values).fetchall()
+    return [Reply.id.python_value(id) for (id,) in found]
 
 
 def of_message(message_id: uuid.UUID, now: datetime, limit: int = PAGE) -> list[Reply]:
@@ -147,11 +196,12 @@ def seen_by(person: ApiKey, ids: Collection[uuid.UUID]) -> list[Reply]:
 
 def count_waiting(person: ApiKey, most: int, now: datetime) -> int:
     """Count the replies that this person has yet to read, up to `most`."""
-    counts = (
-        Reply.shown(now).where(WAITS, visible).limit(most).count()
-        for visible in _visible_to(person)
-    )
-    return min(most, sum(counts))
+    if person.role == Role.OPERATOR:
+        return Reply.shown(now).where(WAITS).limit(most).count()
+    few = db.few_of_each(KEYS, "reply", "id", f"reply WHERE {OF_KEY} AND {WAITS.sql} LIMIT ?")
+    sql = f"SELECT COUNT(*) FROM (SELECT few.id FROM {few} LIMIT ?) AS found"
+    values = person.group, Reply.due_at.db_value(now), most, most
+    return db.execute_sql(sql.replace("?", db.param), values).fetchone()[0]
 
 
 def waiting(now: datetime) -> Waiting:
@@ -162,12 +212,11 @@ def waiting(now: datetime) -> Waiting:
     return Waiting(*shown.tuples().get())
 
 
-def _visible_to(person) -> list[Expression]:
-    """Return conditions that an index serves: one for each key of a group."""
+def _is_visible(person):
+    """Return the condition that a person at the desk may see a reply."""
     if person.role == Role.OPERATOR:
-        return [SQL("true")]
-    of_group = SQL("available_to_group")
-    return [(Reply.key == key.id) & of_group for key in ApiKey.in_group(person.group)]
+        return SQL("true")
+    return SQL("available_to_group") & Reply.key.in_(ApiKey.in_group(person.group))
 
 
 def _is_before(last):

@@ -161,13 +161,15 @@ def leaves_at(
 
 
 def waits_for(message: Message, rules: Rules, now: datetime) -> str | None:
-    """Return what a message waits for; None if it does not wait."""
+    """Return what a message waits for, and for whom; None if it does not wait."""
     if message.status not in WAITING:
         return None
     if message.in_doubt:
         return "the carrier's answer"
     if not message.approved:
-        return "approval"
+        group = message.key.group if message.available_to_group else None
+        of_group = f"an approver of the group {group}, or " if group else ""
+        return f"approval by {of_group}an operator"
     if message.key.paused_at:
         return "its key, which is paused"
     try:

@@ -130,10 +130,15 @@ def sent(
 
 def _known(references, carrier):
     """Return the messages whose reference was recorded before."""
-    recorded = Attempt.message.in_([*references]) & Attempt.reference.is_null(False)
-    recorded &= Attempt.is_by(carrier) & ~has_status(Status.SENDING)
-    copies = Attempt.select(Attempt.message, Attempt.reference).join(Message).where(recorded)
-    return {copy.message_id for copy in copies if copy.reference == references[copy.message_id]}
+    own = Attempt.message.in_([*references]) & Attempt.is_by(carrier)
+    copies = Attempt.select(Attempt.message, Attempt.reference).join(Message)
+    # What has no reference is left out here: in SQL, a plan might read the index of all references
+    recorded = {
+        (copy.message_id, copy.reference)
+        for copy in copies.where(own, ~has_status(Status.SENDING))
+        if copy.reference
+    }
+    return {id for id, reference in references.items() if (id, reference) in recorded}
 
 
 def _take(references, now, carrier, numbers):

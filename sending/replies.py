@@ -38,6 +38,9 @@ MAY_BE_NO = SQL("may_be_no")
 READ = 2
 """The rank of replies that nobody has to read."""
 
+URGENCY = "(CASE WHEN read_at IS NOT NULL OR opted_out THEN 0 WHEN may_be_no THEN 2 ELSE 1 END)"
+"""The rank in SQL, the larger the sooner somebody has to read it; an index has it."""
+
 PARTS_WITHIN = timedelta(minutes=5)
 """How long the parts of a text are waited for, from the first on."""
 
@@ -65,7 +68,7 @@ class Reply(Table):
     # When it is shown as it is, while parts are missing
     due_at = InstantField(PARTS_WITHIN, null=True)
 
-    total = 0  # how many replies its number wrote, if a query has counted them
+    others = 0  # how many more its number wrote, if a query has counted them
 
     @classmethod
     def shown(cls, now: datetime) -> ModelSelect:
@@ -196,6 +199,7 @@ for _name, _columns, _where in (
     ("reply_unread", [Reply.at, Reply.id], SQL("read_at IS NULL")),
     ("reply_at", [Reply.at, Reply.id], None),
     ("reply_number", [Reply.number, Reply.at, Reply.id], None),
+    ("reply_number_first", [Reply.number, SQL(URGENCY), Reply.at, Reply.id], None),
     ("reply_message", [Reply.message_id], None),
     ("reply_due", [Reply.due_at], SQL("due_at IS NOT NULL")),
 ):

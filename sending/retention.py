@@ -89,7 +89,8 @@ def purge_old(before: datetime) -> int:
 
 def redact(before: datetime, now: datetime) -> int:
     """Forget number and text of some messages finished before an instant; return how many."""
-    return _redact(Message.finished_at < before, now, f"ended before {isoformat(before)}")
+    old = has_status(*FINISHED) & (Message.finished_at < before)  # as the index has them
+    return _redact(old, now, f"ended before {isoformat(before)}")
 
 
 def redact_number(number: str, now: datetime) -> int:

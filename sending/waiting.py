@@ -25,6 +25,8 @@ from models import (
     has_status,
 )
 
+UNAPPROVED = "nobody approved it in time"
+
 SET_ASIDE = timedelta(minutes=10)
 """How long a message is left alone that breaks a change of all messages that are due."""
 
@@ -46,12 +48,27 @@ def promote(now: datetime, *, check_dnc: str = "asked") -> Counter:
     expired = (Message.in_doubt == 0) & (Message.expires_at <= now)
     became = Case(None, [(blocked, Status.BLOCKED), (expired, Status.EXPIRED)], Status.QUEUED)
     finished = Case(None, [(blocked | expired, Message.finished_at.db_value(now))], None)
-    move = Message.update(status=became, finished_at=finished)
+    why = _why_expired(now, ~expired, blocked)
+    move = Message.update(status=became, finished_at=finished, **why)
     due = Message.select(Message.id).where(due).order_by(Message.send_at)
     counts = Counter()
     for moved in _change_due(move, due, has_status(Status.SCHEDULED), now):
         counts.update(status for status, _ in moved)
     return counts
+
+
+def _why_expired(now, *unless):
+    """Return the columns that say of messages that expire that nobody approved them.
+
+    They stay as they are if a message is approved, or meets another of these conditions.
+    """
+    columns = (Message.last_error, UNAPPROVED), (Message.last_error_at, now)
+    return {
+        column.name: Case(
+            None, [(each, column) for each in (Message.approved, *unless)], column.db_value(said)
+        )
+        for column, said in columns
+    }
 
 
 def _is_kept_off(setting):
@@ -94,7 +111,8 @@ def expire(now: datetime, among: Collection[UUID] | None = None) -> int:
     late = IS_WAITING & (Message.expires_at <= now) & (Message.in_doubt == 0) & ~is_set_aside
     if among is not None:
         late &= Message.id.in_([*among])
-    give_up = Message.update(status=Status.EXPIRED, finished_at=now)
+    why = _why_expired(now)
+    give_up = Message.update(status=Status.EXPIRED, finished_at=now, **why)
     due = Message.select(Message.id).where(late)
     return sum(map(len, _change_due(give_up, due, IS_WAITING, now)))
 

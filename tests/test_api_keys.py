@@ -2,6 +2,8 @@
 
 import json
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -139,27 +141,72 @@ def test_a_key_is_shown_once_and_only_its_digest_is_kept(create, flask, database
     assert secret.removeprefix("tms_") not in str(rows)
 
 
-@pytest.mark.parametrize(("overlap", "lasts"), [("2h", 2 * HOUR), ("10m", HOUR / 6), ("0m", None)])
-def test_a_key_rotated_twice_has_no_more_than_two_secrets(create, flask, knock, at, overlap, lasts):
-    def good():
-        secrets = {"first": first, "second": second, "third": third}
-        return [name for name, each in secrets.items() if knock(X_API_KEY=each).status_code == 201]
+@pytest.fixture
+def rotated(create, flask, knock):
+    """Rotate a key; `good` returns which of its secrets are good, by their numbers from 0."""
+    secrets = [create("app")]
 
+    class Key:
+        def rotate(self, overlap):
+            result = flask("keys", "rotate", "app", "--overlap", overlap)
+            if result.exit_code == 0:
+                secrets.append(result.stdout.strip())
+            return result
+
+        def good(self):
+            return [n for n, each in enumerate(secrets) if knock(X_API_KEY=each).status_code == 201]
+
+    return Key()
+
+
+@pytest.mark.parametrize("overlap", ["2h", "10m"])
+def test_while_an_old_secret_is_good_a_key_is_not_rotated_again(rotated, at, overlap):
     at(TUESDAY_NOON)
-    first = create("app")
-    second = flask("keys", "rotate", "app", "--overlap", "1h").stdout.strip()
-    third = "no secret yet"
-    assert good() == ["first", "second"]
-    at(TUESDAY_NOON + HOUR / 2)
-    third = flask("keys", "rotate", "app", "--overlap", overlap).stdout.strip()
-    assert good() == (["second", "third"] if lasts else ["third"])
-    if lasts:
-        at(TUESDAY_NOON + HOUR / 2 + lasts - timedelta(milliseconds=1))
-        assert good() == ["second", "third"]
-        at(TUESDAY_NOON + HOUR / 2 + lasts)
-    assert good() == ["third"]
+    rotated.rotate("1h")
+    at(TUESDAY_NOON + HOUR - timedelta(milliseconds=1))
+    refused = rotated.rotate(overlap)
+    assert refused.exit_code == 1
+    assert refused.stdout == ""
+    assert refused.stderr == (
+        "Error: the key 'app' was rotated before, and its old secret is valid until "
+        "2026-03-03T18:00:00.000Z; --overlap 0 ends all its secrets at once\n"
+    )
+    assert rotated.good() == [0, 1]
+    at(TUESDAY_NOON + HOUR)
+    assert rotated.good() == [1]
+    assert rotated.rotate(overlap).exit_code == 0
+    assert rotated.good() == [1, 2]
+
+
+def test_without_an_overlap_a_rotation_ends_all_older_secrets_at_once(rotated, flask, at):
+    at(TUESDAY_NOON)
+    rotated.rotate("1h")
+    assert rotated.rotate("0").exit_code == 0
+    assert rotated.good() == [2]
+    rotated.rotate("1h")
+    assert rotated.good() == [2, 3]
     flask("keys", "revoke", "app")
-    assert good() == []
+    assert rotated.good() == []
+
+
+@pytest.mark.parametrize("overlap", [HOUR, timedelta(0)])
+def test_of_two_rotations_at_once_one_succeeds(database_url, overlap):
+    secret = ApiKey.issue("app", None, TUESDAY_NOON)
+    both, together = [ApiKey.named("app")] * 2, threading.Barrier(2)
+
+    def rotate(key):
+        together.wait(60)
+        try:
+            return key.rotate(TUESDAY_NOON + overlap, TUESDAY_NOON)
+        except Refused:
+            return None
+        finally:
+            db.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        (made,) = filter(None, pool.map(rotate, both))
+    assert ApiKey.authenticate(made, TUESDAY_NOON)
+    assert bool(ApiKey.authenticate(secret, TUESDAY_NOON)) == bool(overlap)
 
 
 def test_a_message_is_visible_to_its_key_and_if_marked_to_the_keys_group(

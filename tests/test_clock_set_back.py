@@ -43,7 +43,7 @@ SHOWN = {
     *("attempt.ended_at", "attempt.receipt_at", "reply.read_at", "event.at", "audit.at"),
     *("api_key.created_at", "api_key.revoked_at", "api_key.last_used_at", "api_key.paused_at"),
     *("do_not_call.added_at", "opt_out.added_at", "do_not_call_history.at"),
-    "do_not_call_history.said_at",
+    *("do_not_call_history.said_at", "key_country.first_at", "key_country.told_at"),
 }
 """Instants that are only shown, or say since when a person has wanted something."""
 

@@ -265,7 +265,7 @@ def test_the_printed_backup_of_postgres_is_private_and_can_be_restored(
 
 
 def test_the_printed_limits_of_a_session_are_those_of_the_service():
-    (roles,) = blocks("docs/deploying.md", "sql")
+    _, roles = blocks("docs/deploying.md", "sql")
     limits = dict(re.findall(r"SET (\w+) = '(\w+)';", roles))
     assert limits
     assert limits.items() <= Adapter.session.items()

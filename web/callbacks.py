@@ -1,6 +1,9 @@
 """Carriers' callbacks: receipts and recipients' replies over HTTP."""
 
-from flask import Blueprint, Flask, Response, abort, current_app, request
+import re
+from contextlib import suppress
+
+from flask import Flask, Response, abort, current_app, request
 
 from carriers import Callback, NotGenuine
 from database import clock
@@ -8,51 +11,46 @@ from sending import inbound
 from sending.inbound import ReplyRules
 from web.requests import read_body
 
-USUAL = {"twilio": ("POST",), "vonage": ("GET", "POST")}
-"""The names under which carriers without one of their own call back, and the methods."""
-
+PREFIX = "/carriers/"
+ADDRESS = re.compile(PREFIX + "([A-Za-z0-9-]{1,64})/(status|inbound)")
 REFUSAL = "This is signed by no carrier that is set up here with this address below PUBLIC_URL."
 
 
 def register(app: Flask) -> None:
-    """Add the addresses that carriers call: the usual ones, and those of CARRIER_URL's names."""
-    blueprint = Blueprint("callbacks", __name__, url_prefix="/carriers")
-    own = {
-        way.name: app.extensions["carriers"][way.name].callback_methods
-        for way in app.config["SETTINGS"].ways
-    }
-    for name, methods in (USUAL | own).items():
-        if methods:
-            rule, default = f"/{name}/<any(status, inbound):kind>", {"name": name}
-            blueprint.add_url_rule(rule, name, callback, defaults=default, methods=methods)
-    app.register_blueprint(blueprint)
+    """Answer all requests below the address of callbacks, whatever their path and method."""
+    app.before_request(answer)
 
 
-def callback(name: str, kind: str) -> Response:
-    """Record the events of a genuine callback, however often it comes; refuse any other.
+def answer() -> Response | None:
+    """Record the events of a genuine callback, however often it comes; refuse all else there.
 
-    Strangers are answered alike, whichever carriers are set up.
+    Whom it is from, its signature says, and not the name in its address, which the carrier may have
+    had before. Strangers are answered alike, whatever they try and whichever carriers are set up.
     """
-    if request.method == "HEAD":  # which must change nothing
-        return _understood()
-    body = read_body()
+    if not request.path.startswith(PREFIX):
+        return None
+    body, address = read_body(), ADDRESS.fullmatch(request.path)
     settings = current_app.config["SETTINGS"]
-    way = next((way for way in settings.ways if way.name == name), None)
-    if not (settings.public_url and way):
+    if not (settings.public_url and address):
         abort(403, REFUSAL)
+    name, kind = address.groups()
     query = request.query_string.decode("latin-1")
-    url = f"{settings.public_url}/carriers/{name}/{kind}{query and '?'}{query}"
+    url = f"{settings.public_url}{address[0]}{query and '?'}{query}"
     headers = {header.lower(): value for header, value in request.headers}
     callback = Callback(kind, request.method, url, headers, body)
-    try:
-        events = current_app.extensions["carriers"][name].callback(callback)
-    except NotGenuine:
+    heard, carriers = {}, current_app.extensions["carriers"]
+    for way in settings.ways:
+        if request.method in carriers[way.name].callback_methods:
+            with suppress(NotGenuine):
+                heard[way] = carriers[way.name].callback(callback)
+    if not heard:
         abort(403, REFUSAL)
+    # Several may have one secret
+    way = max(heard, key=lambda way: (way.name == name, carriers[way.name].is_named_in(callback)))
+    events = heard[way]
+    if kind == "status" and name not in carriers:
+        way = way._replace(name=name)  # its texts are stored under the name that it had then
     inbound.record(events, clock.now(), ReplyRules.of(settings, way))
-    return _understood()
-
-
-def _understood():
     response = Response(status=204)
     del response.headers["Content-Type"]
     return response

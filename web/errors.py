@@ -53,9 +53,16 @@ def render_error(
         about = f" about {fields}" if fields else ""
         log.info("answered %s to key %s%s", status, name or "-", about, extra={"key": name})
     response = response or Response(status=status)
-    if page := current_app.extensions["error_page"](status, message, response):
-        return page
     words = OWN_WORDS.get(message, message)
+    try:
+        page = current_app.extensions["error_page"](status, message, response)
+    except Exception as error:  # it may fail for the reason for which the page before it did
+        log_bug(error)
+        response.set_data(f"{words}\n")
+        response.content_type = "text/plain; charset=utf-8"
+        return response
+    if page:
+        return page
     response.set_data(schemas.dump_error(status, words, details or {}, clock.now()))
     response.content_type = "application/json"
     return response
@@ -89,7 +96,12 @@ def database_error(error: Exception) -> Response:
 
 def unexpected_error(error: Exception) -> Response:
     """Render a bug; log its traceback."""
+    log_bug(error)
+    return render_error(500, "Something went wrong on our side.")
+
+
+def log_bug(error: Exception) -> None:
+    """Log the traceback of an error that nothing expects."""
     # Without the exception's message, which may repeat data of the client
     trace = "".join(traceback.format_tb(error.__traceback__))
     log.error("unexpected %s\n%s", type(error).__name__, trace)
-    return render_error(500, "Something went wrong on our side.")

@@ -8,6 +8,8 @@ from urllib.parse import quote
 
 from flask import Flask, Response, abort, current_app, g, has_request_context, request
 from werkzeug.datastructures import WWWAuthenticate
+from werkzeug.exceptions import MethodNotAllowed
+from werkzeug.routing import RequestRedirect
 from werkzeug.wsgi import get_host
 
 import database
@@ -81,16 +83,19 @@ def with_parsable_address(serve: Callable) -> Callable:
 
 
 def begin_request() -> None:
-    """Give the request an id and note when it began; raise the error of one in the environ."""
+    """Give the request an id and note when it began; raise the error of one that is refused."""
     g.request_id, g.began_at = f"{random.getrandbits(64):016x}", time.perf_counter()
     if problem := request.environ.get(REFUSED):
         raise problem
+    if isinstance(request.routing_exception, RequestRedirect):  # to the client's Host, in HTML
+        raise MethodNotAllowed(current_app.create_url_adapter(request).allowed_methods())
 
 
 def add_headers(response: Response) -> Response:
     """Add the request's id to its answer, and the headers that all answers have."""
     response.headers["X-Request-Id"] = g.request_id
     response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Referrer-Policy"] = "same-origin"
     response.headers.setdefault("Cache-Control", "no-store")
     if (current_app.config["SETTINGS"].public_url or "").startswith("https:"):
         response.headers["Strict-Transport-Security"] = "max-age=31536000"

@@ -14,8 +14,10 @@ from gevent.pool import Pool
 from gevent.server import StreamServer
 from gunicorn.config import Config
 from gunicorn.glogging import Logger
-from gunicorn.http import errors
+from gunicorn.http import errors, message
 from gunicorn.http.body import ChunkedReader
+from gunicorn.http.parser import RequestParser
+from gunicorn.http.unreader import Unreader
 from gunicorn.workers.ggevent import GeventWorker
 from werkzeug import exceptions
 from werkzeug.test import create_environ, run_wsgi_app
@@ -25,6 +27,7 @@ import settings as environment
 from schemas import BadRequest
 from web.requests import MAX_BODY, REFUSED
 
+MAX_HEAD = 16 * 1024  # bytes of the line and the fields of a request
 BODY_TIMEOUT = 10  # seconds for a body to arrive
 SEND_TIMEOUT = 30  # seconds for a client to take an answer
 UNSENT = 64 * 1024  # bytes of an answer that the system holds for a client
@@ -38,6 +41,27 @@ REFUSALS = {
     errors.UnsupportedTransferCoding: (501, "No transfer coding but chunked is understood."),
 }
 """What the application answers to gunicorn's errors; to any other error of a client, 400."""
+
+
+class Request(message.Request):
+    """Refuse a head of more than MAX_HEAD bytes, and read little more of it than that.
+
+    gunicorn bounds the line, each field and their number: together, ten times as much.
+    """
+
+    def read_into(self, unreader: Unreader, buf: bytearray, stop: bool = False) -> None:
+        super().read_into(unreader, buf, stop)
+        if len(buf) > MAX_HEAD and b"\r\n\r\n" not in buf[:MAX_HEAD]:
+            raise errors.LimitRequestHeaders("")
+
+    def parse_headers(self, data: bytes, from_trailer: bool = False) -> list[tuple[str, str]]:
+        line = f"{self.method} {self.uri} HTTP/1.1\r\n"
+        if len(line) + len(data) + len(b"\r\n\r\n") > MAX_HEAD:
+            raise errors.LimitRequestHeaders("")
+        return super().parse_headers(data, from_trailer)
+
+
+RequestParser.mesg_class = Request
 
 
 class Deadline:

@@ -1,5 +1,8 @@
 // What a browser adds to the desk; every page works without it.
 
+// After a link of another site, the page brings the cookie only if it is loaded again from here
+if (document.querySelector("[data-load-again]")) location.reload();
+
 // A sign-in link has its token behind the #, where no log has it; nor does the history
 for (const each of document.querySelectorAll("[data-fragment]")) {
   each.value = location.hash.slice(1);

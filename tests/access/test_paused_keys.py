@@ -9,7 +9,8 @@ from databases import on_both
 from models import Status
 from reports import listings, queue
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
-from stored_messages import again, decide_on, key_named, store
+from sending import decisions
+from stored_messages import again, decide_on, key_named, statuses, store, store_many
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
@@ -73,6 +74,78 @@ def test_one_that_the_carrier_may_have_ends_as_usual(
     assert again(message).status == (Status.CANCELLED if is_cancelled else Status.EXPIRED)
     assert (again(message).last_error is None) == can_be_asked
     assert given.texts == []
+
+
+def test_one_whose_texts_wait_is_revoked_only_with_cancel_which_cancels_them(run, refused, at):
+    at(TUESDAY_NOON)
+    paused, other = key_named("shop"), store(key=key_named("other"))
+    waiting = [
+        store(key=paused),
+        store(key=paused, status=Status.SCHEDULED, send_at=TUESDAY_NOON + HOUR),
+        store(key=paused, manual_mode=True),
+    ]
+    sent = store(key=paused, status=Status.SENT, finished_at=TUESDAY_NOON)
+    run("keys", "pause", "shop")
+    assert refused("keys", "revoke", "shop") == (
+        "Error: the key 'shop' is paused and has texts that wait, which nobody could resume: "
+        "--cancel cancels them, flask keys resume lets them go first"
+    )
+    assert ApiKey.get_by_id(paused.id).revoked_at is None
+    said = run("keys", "revoke", "shop", "--cancel")
+    assert said == "shop: 3 texts cancelled\nshop: revoked\n"
+    assert {again(each).status for each in waiting} == {Status.CANCELLED}
+    assert {again(each).cancelled_by for each in waiting} == {"shell"}
+    assert (again(sent).status, again(other).status) == (Status.SENT, Status.QUEUED)
+    assert ApiKey.get_by_id(paused.id).revoked_at == TUESDAY_NOON
+    assert run("keys", "revoke", "shop", "--cancel") == "shop: was already revoked\n"
+
+
+@pytest.mark.parametrize("state", ["being sent", "withdrawn", "ended", "resumed"])
+def test_one_is_revoked_without_cancel_unless_a_text_could_wait_for_ever(run, flask, at, state):
+    at(TUESDAY_NOON)
+    columns = {
+        "being sent": {"status": Status.SENDING, "claimed_at": TUESDAY_NOON},
+        "withdrawn": {"in_doubt": 1, "carrier": "fake", "cancelled_by": "shell"},
+        "ended": {"status": Status.FAILED, "finished_at": TUESDAY_NOON},
+        "resumed": {},
+    }[state]
+    message = store(key=key_named("shop"), **columns)
+    run("keys", "pause", "shop")
+    if state == "resumed":
+        run("keys", "resume", "shop")
+    assert flask("keys", "revoke", "shop").exit_code == (state == "being sent")
+    assert again(message).status == message.status
+
+
+def test_a_key_that_is_not_paused_is_revoked_with_its_texts_too(run, carrier, run_pass, at):
+    at(TUESDAY_NOON)
+    message = store(key=key_named("shop"))
+    doubtful = store(key=key_named("shop"), in_doubt=1, carrier="fake")
+    assert run("keys", "revoke", "shop", "--cancel").endswith("shop: revoked\n")
+    assert again(message).status == Status.CANCELLED
+    assert again(doubtful).is_withdrawn
+    run_pass(TUESDAY_NOON)
+    assert carrier.texts == []
+
+
+def test_a_key_that_is_paused_while_it_is_revoked_is_not_revoked():
+    read = key_named("shop")
+    message = store(key=read)
+    ApiKey.get_by_id(read.id).pause(TUESDAY_NOON)
+    with pytest.raises(Refused, match="just now"):
+        decisions.revoke(read, TUESDAY_NOON)
+    assert ApiKey.get_by_id(read.id).revoked_at is None
+    assert again(message).status == Status.QUEUED
+
+
+@pytest.mark.slow
+def test_ten_thousands_of_texts_are_cancelled_with_their_key_in_batches(run, at):
+    at(TUESDAY_NOON)
+    store_many(9_999, key=key_named("shop"))
+    store_many(9_999, key=key_named("shop"), status=Status.SCHEDULED)
+    run("keys", "pause", "shop")
+    assert run("keys", "revoke", "shop", "--cancel").startswith("shop: 19998 texts cancelled\n")
+    assert statuses() == {Status.CANCELLED: 19_998}
 
 
 def test_a_revoked_key_cannot_be_paused():

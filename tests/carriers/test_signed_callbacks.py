@@ -96,6 +96,19 @@ def test_a_carrier_without_a_secret_for_them_finds_none_genuine(url, callback):
         carrier.callback(callback)
 
 
+OURS = {"twilio": "+15005550006", "vonage": "ACME"}
+
+
+@by_all
+@pytest.mark.parametrize("kind", ["status", "inbound"])
+@pytest.mark.parametrize("from_us", [True, False])
+def test_a_callback_names_the_sender_of_a_text_and_of_its_answer(name, kind, from_us):
+    sender = OURS[name] if from_us else "+15005550009"
+    ours, theirs = ("From", "To") if kind == "status" else ("To", "From")
+    fields = {"twilio": {ours: sender, theirs: OURS[name]}, "vonage": {"to": sender}}[name]
+    assert connected(name).is_named_in(SIGNED[name](fields, kind=kind)) == from_us
+
+
 # What they say
 
 

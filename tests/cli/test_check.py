@@ -109,10 +109,10 @@ def test_a_receiver_that_takes_nothing_is_a_problem(check, key):
     shop, day_ago = key_named("shop"), clock.now() - DAY
     EventAddress.set(shop, "http://127.0.0.1:1/", day_ago)
     decide_on(store(key=shop, now=day_ago)).cancel("shell", day_ago)
-    EventAddress.update(failing_since=day_ago).execute()
+    EventAddress.update(failing_since=day_ago, failures=3).execute()
     status, lines = check()
     assert status == 1
-    assert "PROBLEM: receivers of events: webhooks for shop have failed for an hour" in lines
+    assert "PROBLEM: receivers of events: webhooks for shop have failed for five minutes" in lines
 
 
 def test_missing_tables_are_a_problem(check, empty_database_url, kind, tmp_path):

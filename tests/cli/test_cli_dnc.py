@@ -1,11 +1,15 @@
 """The Do Not Call list: adding, removing, checking, and importing whatever a file may hold."""
 
 import json
+import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
 import cli.dnc
 from access import do_not_call
+from access.audit import Audit
 from access.do_not_call import LISTS, DoNotCall, DoNotCallHistory, OptedOut
 from access.keys import ApiKey
 from access.rules import CHECKS
@@ -225,14 +229,55 @@ def test_what_is_exported_can_be_imported(run, import_file, which):
     assert on_the_list(which) == {*numbers}
 
 
-def test_an_exported_file_is_private(run, tmp_path):
+@pytest.mark.parametrize("there", [None, "file", "link", "hard link", "dead link"])
+def test_an_exported_file_is_new_and_its_owners_alone(run, tmp_path, there):
+    path, other = tmp_path / "out" / "list.csv", tmp_path / "of-another"
+    path.parent.mkdir()
+    other.touch(0o666)
+    other.chmod(0o666)
+    match there:
+        case "file":
+            path.touch()
+            path.chmod(0o666)
+        case "link":
+            path.symlink_to(other)
+        case "hard link":
+            path.hardlink_to(other)
+        case "dead link":
+            path.symlink_to(tmp_path / "nowhere")
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
+    run("dnc", "export", str(path))
+    assert NEW_YORK in path.read_text()
+    assert path.lstat().st_mode == 0o100600
+    assert (other.read_bytes(), other.stat().st_mode & 0o777) == (b"", 0o666)
+    assert [*path.parent.iterdir()] == [path]
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_who_has_opened_the_file_before_reads_nothing_of_the_next_export(run, tmp_path):
     path = tmp_path / "list.csv"
-    run("dnc", "export", str(path))
-    assert path.stat().st_mode & 0o777 == 0o600
-    path.chmod(0o640)
-    run("dnc", "export", str(path))
-    assert path.stat().st_mode & 0o777 == 0o640
-    assert [*tmp_path.glob("-*")] == []
+    path.touch()
+    with path.open() as opened:
+        DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
+        run("dnc", "export", str(path))
+        assert opened.read() == ""
+
+
+def test_an_export_to_what_is_no_file_is_refused(refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    for path in ("pipe", "/dev/null", ".", "nowhere/list.csv"):
+        refused("dnc", "export", path, status=2 if path == "." else 1)
+    assert Path("pipe").is_fifo()
+    assert [*Path().glob(".*")] == []
+    assert not Audit.select().exists()
+
+
+def test_an_export_into_the_current_folder_is_there(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")  # it may be another disk, or anybody's
+    run("dnc", "export", "list.csv")
+    assert Path("list.csv").read_text() == "number,source,since\n"
 
 
 @on_sqlite
@@ -244,6 +289,7 @@ def test_an_export_that_fails_leaves_the_last_one(run, refused, tmp_path):
     DoNotCall.drop_table()
     assert "do_not_call" in refused("dnc", "export", str(path), status=2)
     assert path.read_bytes() == before
+    assert [*tmp_path.glob(".*")] == []
 
 
 def test_a_dash_imports_standard_input(run):

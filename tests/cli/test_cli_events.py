@@ -5,13 +5,15 @@ import re
 
 import pytest
 
-from access.audit import Audit
+import database
+from access.audit import Action, Audit
 from access.keys import ApiKey
 from app import create_app
-from database import clock
+from database import clock, db
+from databases import on_both
 from events.outbox import Event, EventAddress
 from samples import HOUR, TUESDAY_NOON
-from stored_messages import decide_on, store
+from stored_messages import decide_on, look, new_id, store
 
 URL = "https://shop.example.com:8443/events?of=app"
 SHOWN = "https://shop.example.com:8443/events?of=***"
@@ -172,6 +174,83 @@ def test_events_of_a_revoked_key_are_listed_and_retried_by_its_name(run, app_key
     assert listed["webhook_id"] == event.webhook_id
     assert run("events", "retry", "--key", "app") == "1 event to be sent again\n"
     assert Event.backlogs()[app_key.id].waiting == 1
+
+
+# Many
+
+
+@pytest.fixture
+def many(app_key, monkeypatch):
+    """Store 45 events, which wait or were given up, and are changed 10 at a time."""
+    monkeypatch.setattr(database, "BATCH", 10)
+    EventAddress.set(app_key, URL, TUESDAY_NOON)
+
+    def store_events(**state):
+        row = {"webhook_id": "evt", "key": app_key, "message_id": new_id(TUESDAY_NOON)}
+        Event.insert_many([row | {"at": TUESDAY_NOON, "body": "{}"} | state] * 45).execute()
+
+    return store_events
+
+
+@pytest.fixture
+def interrupted(flask, database_url):
+    """Interrupt a command after its third change of events.
+
+    Return how many events others saw waiting after each of these, and in the end.
+    """
+    seen = []
+
+    def waiting():
+        return look(database_url, "SELECT COUNT(*) FROM event WHERE next_try_at IS NOT NULL")[0][0]
+
+    def interrupt(statement):
+        if statement.sql.startswith('UPDATE "event" '):
+            seen.append(waiting())
+            if len(seen) == 3:
+                raise KeyboardInterrupt
+
+    def run_in_part(*words):
+        db.query_hooks.append(interrupt)
+        assert flask(*words).exit_code == 1
+        db.query_hooks.clear()
+        return [*seen, waiting()]
+
+    yield run_in_part
+    db.query_hooks.clear()
+
+
+@on_both
+def test_many_are_given_up_in_batches_and_the_rest_if_the_command_is_run_again(
+    run, many, interrupted, app_key
+):
+    """Others write between them."""
+    many(next_try_at=TUESDAY_NOON)
+    words = "keys", "events", "app", "--off"
+    assert interrupted(*words) == [45, 25, 15, 15]
+    assert "30 given up" in run("keys", "events", "app")
+    assert "0 waiting, 45 given up" in run(*words)
+    assert [each.what for each in Audit.select()].count(Action.STOPPED_EVENTS) == 1
+
+
+@on_both
+def test_many_are_retried_in_batches_and_the_rest_if_the_command_is_run_again(
+    run, many, interrupted, app_key
+):
+    many(given_up_at=TUESDAY_NOON)
+    assert interrupted("events", "retry") == [0, 10, 20, 20]
+    assert run("events", "retry") == "25 events to be sent again\n"
+    assert Event.backlogs()[app_key.id][:2] == (45, 0)
+    retried = Audit.select().where(Audit.what == Action.RETRIED_EVENTS)
+    assert [each.count for each in retried] == [10, 10, 10, 10, 5]
+    assert run("audit").count("events retried") == 2, "a row for each time"
+
+
+@on_both
+def test_what_a_receiver_has_switched_off_is_given_up_a_batch_in_each_pass(many, app_key):
+    many(next_try_at=TUESDAY_NOON)
+    assert EventAddress.switch_off(app_key.id, "410", TUESDAY_NOON, URL)
+    assert Event.backlogs()[app_key.id][:2] == (35, 10)
+    assert [Event.give_up(TUESDAY_NOON) for _ in range(5)] == [10, 10, 10, 5, 0]
 
 
 def test_stats_and_metrics_count_events_by_key(run, flask, app_key, settings):

@@ -14,6 +14,7 @@ from peewee import TextField
 import database
 import schemas
 from access.do_not_call import LastReply, OptedOut
+from access.sign_ins import SignIn
 from carriers import OptOut, Part, Receipt, Reply
 from carriers.ways import Way
 from database import clock, sqlite
@@ -104,6 +105,7 @@ FORGOTTEN = {
     "event": {"body"},  # what was replied
     "early_receipt": {"number"},
     "last_reply": {"number"},
+    "sign_in": {"looks_for"},
 }
 KEPT_ON_PURPOSE = {
     "opt_out": {"number"},
@@ -126,8 +128,10 @@ NO_NUMBER_AND_NO_TEXT = {
     "event_address": {"url", "secret", "old_secret", "off"},
     "message": {"status", "approved_by", "cancelled_by"}
     | {"last_error", "carrier", "carrier_reference", "lane", "country", "answers"},
+    "key_country": {"country"},
     "notice": {"subject", "newest"},
     "opt_out_message": {"id"},
+    "public_address": {"url"},
     "reply": {"carrier", "read_by", "part_reference"},
     "sign_in": {"id", "digest"},
 }
@@ -156,7 +160,18 @@ def written_to(number):
     inbound.record(said, TUESDAY_NOON + SECOND, RULES)
     assert [each.number for each in LastReply.select()] == [number]
     assert Event.select().count() == 3
-    return [number, TEXT, guess, "an answer", "a whole reply", "a first part", "a part alone"]
+    key = {"key": key_named("Olga"), "digest": "-"}
+    SignIn.create(id="1", began_at=TUESDAY_NOON, looks_for=f"a search {number}", **key)
+    return [
+        "a search",
+        number,
+        TEXT,
+        guess,
+        "an answer",
+        "a whole reply",
+        "a first part",
+        "a part alone",
+    ]
 
 
 @on_sqlite

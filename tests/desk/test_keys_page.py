@@ -6,9 +6,10 @@ from access.audit import Audit
 from access.keys import ApiKey, Role
 from access.limits import parse
 from database import clock
+from databases import on_both
 from desk_visitor import issue
 from samples import HOUR, MINUTE, TUESDAY_NOON
-from stored_messages import create, key_named
+from stored_messages import create, key_named, store, store_many
 
 PAGE = "/desk/keys"
 
@@ -35,6 +36,16 @@ def test_each_key_is_shown_with_limits_and_what_it_sent_lately(operator, shop, a
     assert "shop sender of front" in text
     assert "The last hour: 1 text The last 24 hours: 2 texts, 3 parts" in text
     assert "Limits: 0 of 5/s, 3 of 2000p/d" in text
+
+
+@on_both
+def test_texts_are_counted_up_to_a_thousand(operator, shop):
+    store_many(998, key=shop, parts=2)
+    store(key=key_named("another"))
+    assert "The last hour: 998 texts, 1,996 parts" in operator.read(PAGE)
+    store_many(10, key=shop, parts=2)
+    for span in ("The last hour", "The last 24 hours"):
+        assert f"{span}: 1,000+ texts, 2,000+ parts" in operator.read(PAGE)
 
 
 def test_a_key_is_paused_and_resumed(operator, shop):

@@ -3,10 +3,12 @@
 A search for a number leaves the number in no address, which proxies and browsers keep.
 """
 
+import json
 import re
 
 import pytest
 
+from access.sign_ins import SignIn
 from databases import on_both
 from desk_visitor import Visitor, ask, next_page, rows, signed_in, walk
 from models import FINISHED, Message, Status, new_id
@@ -151,6 +153,23 @@ def test_no_address_of_a_search_has_the_number(asked_for, operator):
     assert "another" in operator.page.text
     assert len(asked_for) > 8
     assert DIGITS not in "".join(asked_for)
+
+
+@on_both
+@pytest.mark.parametrize("page", ["/desk/messages", "/desk/replies"])
+@pytest.mark.parametrize("words", ["xyzzy", "+44 20 8366 1177", "ünsägbar"])
+def test_the_cookie_does_not_tell_what_a_person_looks_for(app, operator, page, words):
+    another = signed_in(app, "Bob", role="operator")
+    for visitor, find in ((another, "another"), (operator, words)):
+        visitor.open(page)
+        visitor.press("Show", find=find)
+    assert f'value="{words}"' in operator.response.text
+    cookie = operator.client.get_cookie("desk", path="/desk/").value
+    kept = app.session_interface.get_signing_serializer(app).loads(cookie)
+    assert words not in json.dumps(kept, ensure_ascii=False)
+    assert 'value="another"' in another.open(another.at).text
+    operator.press("Sign out")
+    assert [each.looks_for for each in SignIn.select()] == ["another"]
 
 
 @on_both

@@ -72,6 +72,59 @@ def test_a_database_that_is_away_is_a_page_for_people(approver, desk_settings, p
     assert (response.status_code, response.mimetype) == (status, "text/html")
 
 
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/desk/", 500, "Something went wrong on our side.\n"),
+        ("/desk/nowhere", 404, "There is nothing at this address.\n"),
+        ("/desk/search", 405, "This address does not take this method: see the Allow header.\n"),
+    ],
+)
+def test_an_error_page_that_fails_is_answered_by_plain_words(
+    app, operator, caplog, path, status, words
+):
+    """What every page calls fails, so the page of the error fails too."""
+    app.jinja_env.globals["hour_cycle"] = lambda: 1 / 0
+    response = operator.open(path)
+    assert (response.status_code, response.mimetype) == (status, "text/plain")
+    assert response.text == words
+    assert ("POST" in response.headers.get("Allow", "")) is (status == 405)
+    assert caplog.text.count("unexpected ZeroDivisionError") == (2 if status == 500 else 1)
+
+
+@pytest.mark.parametrize(
+    "language",
+    [
+        *(
+            "shi-Tfng",
+            " ",
+            "\t",
+            "*",
+            "-",
+            "_",
+            ",",
+            ";q=",
+            "en;q=",
+            "en;q=nan",
+            "de;q=\xb2",
+            "\xe9",
+        ),
+        *(
+            ";;;",
+            "en-" + "x" * 3_000,
+            "a-" * 1_000,
+            "-".join(["en"] * 500),
+            "en\x1cde",
+            "zh_Hant-HK",
+        ),
+    ],
+)
+def test_no_language_is_an_error_of_ours(app, caplog, language):
+    response = app.test_client().get("/desk/", headers={"Accept-Language": language})
+    assert response.status_code == 200
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("page", ["/desk/", "/desk/messages", "/desk/replies"])
 @pytest.mark.parametrize(
     "query",

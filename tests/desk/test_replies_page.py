@@ -1,5 +1,7 @@
 """The page "Replies": who sees what, in which order, and what its buttons do."""
 
+import uuid
+
 import pytest
 
 from access.do_not_call import DoNotCall, OptedOut, is_listed
@@ -212,6 +214,25 @@ def test_a_help_that_had_its_answer_lately_or_none_needs_somebody(operator):
         assert f"Replies {unread} unread" in operator.read(PAGE)
 
 
+@on_both
+@pytest.mark.parametrize(
+    ("replies", "words"), [(5, ""), (6, "1 more"), (1_004, "999 more"), (1_007, "1,000+ more")]
+)
+def test_what_else_a_number_wrote_is_counted_up_to_a_thousand(operator, approver, replies, words):
+    shop, bank = key_named("shop", "front"), key_named("bank", "back")
+    usual = {"carrier": "x", "number": NEW_YORK, "text": "reply", "received_at": TUESDAY_NOON}
+    rows = [
+        usual | {"id": uuid.uuid4(), "at": TUESDAY_NOON, "key": key.id, "available_to_group": True}
+        for key in [shop] * replies + [bank] * 7
+    ]
+    for start in range(0, len(rows), 500):
+        Reply.insert_many(rows[start : start + 500]).execute()
+    text = approver.read(PAGE)
+    assert (f" {words} from this number" in text) if words else ("more from" not in text)
+    total = replies + 2
+    assert f"{total if total < 1_000 else '1,000+'} more from this number" in operator.read(PAGE)
+
+
 # Search
 
 
@@ -244,6 +265,7 @@ def test_replies_are_found_by_a_part_of_the_number_or_by_words(operator, approve
     assert "reply one" in operator.read(PAGE)  # the search is over
 
 
+@on_both
 def test_a_search_looks_through_so_many_replies_and_then_further(operator, monkeypatch):
     for n in range(30):
         reply(n)
@@ -256,6 +278,26 @@ def test_a_search_looks_through_so_many_replies_and_then_further(operator, monke
         pages.append(rows(operator))
     assert pages == [[], [], ["reply 25"], []]
     assert "No replies." in operator.page.text
+
+
+@on_both
+def test_an_approvers_search_passes_over_what_others_got_and_tells_nothing_of_it(
+    approver, monkeypatch
+):
+    """Where it looks further is a place in the approver's own replies, of which it finds each."""
+    of_others = {"available_to_group": False}
+    theirs = [reply(n) for n in range(100, 1600, 50)]
+    for n in range(95, 1600, 5):
+        reply(n, text="of others", **{} if n % 2 else of_others, key=key_named("bank", "back").id)
+    monkeypatch.setattr("reports.matching.LOOKED_THROUGH", 10)
+    seen, ends = looked_for(approver, "reply 1550"), []
+    while path := next_page(approver):
+        ends.append(path)
+        approver.open(path)
+        seen += rows(approver)
+    assert seen == ["reply 1550"]
+    assert [end for end in ends if not any(each.id.hex in end for each in theirs)] == []
+    assert len(ends) == len(theirs) // 10
 
 
 @on_both

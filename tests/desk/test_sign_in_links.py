@@ -134,6 +134,22 @@ def test_what_is_no_link_signs_nobody_in(app, token, desk_settings):
     assert SignIn.select().count() == 1  # Olga's
 
 
+@pytest.mark.parametrize("public_url", [PUBLIC, PUBLIC.replace("http:", "https:")])
+def test_a_link_from_elsewhere_is_loaded_again_before_it_sets_a_cookie(desk_settings, public_url):
+    """Or any site could sign people out: the browser keeps its cookie back, and would lose it."""
+    client = create_app(desk_settings._replace(public_url=public_url)).test_client()
+    elsewhere = client.get("/desk/link", headers={"Sec-Fetch-Site": "cross-site"})
+    assert elsewhere.status_code == 200
+    assert "data-load-again" in elsewhere.text
+    assert "<form" not in elsewhere.text
+    assert "refresh" not in elsewhere.text
+    assert "Set-Cookie" not in elsewhere.headers
+    for site in ("none", "same-origin", "same-site", None):
+        response = client.get("/desk/link", headers={"Sec-Fetch-Site": site} if site else {})
+        assert "data-fragment" in response.text
+        assert "data-load-again" not in response.text
+
+
 def test_a_link_ends_the_session_before_it(app, token):
     visitor = signed_in(app, "Olga", role=Role.OPERATOR)
     assert follow(visitor, token()) == 303

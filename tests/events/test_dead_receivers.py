@@ -1,6 +1,4 @@
-"""A receiver that has taken no event for an hour is a problem; one that took one since is not."""
-
-from datetime import timedelta
+"""A receiver that takes none of three events for five minutes is a problem until it takes one."""
 
 import pytest
 
@@ -9,7 +7,7 @@ from carrier_servers import Answer
 from databases import on_both
 from events.outbox import Event, EventAddress
 from monitoring import health
-from samples import HOUR, MINUTE, TUESDAY_NOON
+from samples import HOUR, MILLISECOND, MINUTE, SECOND, TUESDAY_NOON
 from stored_messages import decide_on, key_named, store
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
@@ -38,9 +36,13 @@ def problems(settings):
     return found
 
 
-def ended(key, now=TUESDAY_NOON):
-    """A message of a key that has just ended, so an event waits."""
-    assert decide_on(store(key=key_named(key), send_at=now)).cancel("shell", now)
+def ended(key, now=TUESDAY_NOON, count=3):
+    """Messages of a key that have just ended, so events wait."""
+    for _ in range(count):
+        assert decide_on(store(key=key_named(key), send_at=now)).cancel("shell", now)
+
+
+FIVE_MINUTES = TUESDAY_NOON + 5 * MINUTE
 
 
 def of(receiver, name="app"):
@@ -48,20 +50,64 @@ def of(receiver, name="app"):
     return key_named(name)
 
 
-def test_a_receiver_that_takes_nothing_for_an_hour_is_told_until_it_does(
+def test_a_receiver_that_takes_nothing_for_five_minutes_is_told_until_it_does(
     receiver, pass_at, problems
 ):
     of(receiver)
     receiver.answer = Answer(500)
     ended("app")
     assert pass_at(TUESDAY_NOON) == []
-    assert problems(TUESDAY_NOON + HOUR - timedelta(milliseconds=1)) == []
-    told = ["webhooks for app have failed for an hour"]
-    assert problems(TUESDAY_NOON + HOUR) == told
+    assert problems(FIVE_MINUTES - MILLISECOND) == []
+    told = ["webhooks for app have failed for five minutes"]
+    assert problems(FIVE_MINUTES) == told
     assert pass_at(TUESDAY_NOON + 2 * HOUR) == told
     receiver.answer = Answer(204)
     assert pass_at(TUESDAY_NOON + 5 * HOUR) == []
     assert Event.select().count() == 0
+
+
+def test_less_than_three_tries_say_nothing_and_the_third_may_be_of_one_event(receiver, pass_at):
+    of(receiver)
+    receiver.answer = Answer(500)
+    ended("app", count=1)
+    pass_at(TUESDAY_NOON)
+    assert pass_at(TUESDAY_NOON + 10 * SECOND) == []
+    told = ["webhooks for app have failed for five minutes"]
+    assert pass_at(TUESDAY_NOON + 7 * MINUTE) == told
+
+
+def test_two_tries_are_too_few_however_long_ago(receiver, pass_at, problems):
+    of(receiver)
+    receiver.answer = Answer(500)
+    ended("app", count=2)
+    pass_at(TUESDAY_NOON)
+    assert problems(TUESDAY_NOON + HOUR) == []
+
+
+def test_tries_before_a_success_do_not_count(receiver, pass_at, problems):
+    of(receiver)
+    receiver.answer = Answer(500)
+    ended("app", count=2)
+    pass_at(TUESDAY_NOON)
+    receiver.answer = Answer(204)
+    pass_at(TUESDAY_NOON + 10 * SECOND)
+    receiver.answer = Answer(500)
+    ended("app", count=2)
+    pass_at(TUESDAY_NOON + MINUTE)
+    assert problems(TUESDAY_NOON + HOUR) == []
+    ended("app", TUESDAY_NOON + MINUTE, count=1)
+    assert pass_at(TUESDAY_NOON + 5 * MINUTE) == []
+    assert problems(TUESDAY_NOON + 6 * MINUTE) != []
+
+
+def test_tries_of_another_address_do_not_count(receiver, pass_at, problems):
+    key = of(receiver)
+    receiver.answer = Answer(500)
+    ended("app", count=2)
+    pass_at(TUESDAY_NOON)
+    EventAddress.set(key, f"{receiver.url}&new", TUESDAY_NOON)
+    pass_at(TUESDAY_NOON + 10 * SECOND)
+    assert problems(TUESDAY_NOON + HOUR) == []
 
 
 def test_one_event_that_is_never_taken_beside_others_that_are_is_none(receiver, pass_at, problems):
@@ -72,9 +118,9 @@ def test_one_event_that_is_never_taken_beside_others_that_are_is_none(receiver, 
     receiver.answer = Answer(204)
     Event.update(next_try_at=TUESDAY_NOON + 5 * HOUR).execute()
     ended("app")
-    assert pass_at(TUESDAY_NOON + 59 * MINUTE) == []
+    assert pass_at(TUESDAY_NOON + 4 * MINUTE) == []
     assert problems(TUESDAY_NOON + 2 * HOUR) == [], "it takes others"
-    assert Event.select().count() == 1
+    assert Event.select().count() == 3
 
 
 def test_a_failure_after_a_success_begins_anew(receiver, pass_at, problems):
@@ -83,12 +129,12 @@ def test_a_failure_after_a_success_begins_anew(receiver, pass_at, problems):
     ended("app")
     pass_at(TUESDAY_NOON)
     receiver.answer = Answer(204)
-    pass_at(TUESDAY_NOON + 30 * MINUTE)
+    pass_at(TUESDAY_NOON + 3 * MINUTE)
     receiver.answer = Answer(500)
     ended("app")
-    pass_at(TUESDAY_NOON + 40 * MINUTE)
-    assert problems(TUESDAY_NOON + 90 * MINUTE) == []
-    assert problems(TUESDAY_NOON + 100 * MINUTE) != []
+    pass_at(TUESDAY_NOON + 4 * MINUTE)
+    assert problems(TUESDAY_NOON + 9 * MINUTE - MILLISECOND) == []
+    assert problems(TUESDAY_NOON + 9 * MINUTE) != []
 
 
 @pytest.mark.parametrize("then", ["off", "another address", "given up"])
@@ -114,8 +160,8 @@ def test_another_keys_receiver_takes_nothing_back(receiver, pass_at, problems):
         ended(name)
     receiver.answer = Answer(500)
     pass_at(TUESDAY_NOON)
-    told = [f"webhooks for {name} have failed for an hour" for name in ("app", "shop")]
-    assert problems(TUESDAY_NOON + HOUR) == told
+    told = [f"webhooks for {name} have failed for five minutes" for name in ("app", "shop")]
+    assert problems(FIVE_MINUTES) == told
     Event.delete().where(Event.key != ApiKey.named("shop")).execute()
     receiver.answer = Answer(204)
     pass_at(TUESDAY_NOON + 3 * HOUR)

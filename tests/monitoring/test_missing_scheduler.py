@@ -7,11 +7,13 @@ import pytest
 import database
 from database import clock
 from databases import on_both
+from events.outbox import EventAddress
+from models import Status
 from monitoring import dead_scheduler, notices
 from samples import HOUR, MINUTE, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending.carrier_state import CarrierState
-from stored_messages import store
+from stored_messages import decide_on, key_named, store, store_many
 
 NO_PASS = "no scheduler makes a pass"
 
@@ -66,6 +68,33 @@ def test_without_a_scheduler_nothing_else_is_said_of_texts_that_are_due(problems
     make_passes(TUESDAY_NOON)
     store()
     assert problems(TUESDAY_NOON + 3 * HOUR) == [last(TUESDAY_NOON)]
+
+
+@on_both
+def test_without_a_scheduler_events_and_receipts_that_it_owes_are_no_problem_of_their_own(
+    problems, make_passes, settings
+):
+    key, later = key_named("shop"), TUESDAY_NOON + 15 * MINUTE
+    EventAddress.set(key, "http://127.0.0.1:1/", TUESDAY_NOON)
+    decide_on(store(key=key)).cancel("shell", TUESDAY_NOON)
+    make_passes(TUESDAY_NOON)
+    store_many(10, carrier="smpp", status=Status.SENT, finished_at=TUESDAY_NOON)
+    told = settings._replace(carrier_url="smpp://user:password@127.0.0.1:1/From")
+    assert problems(later, told) == [last(TUESDAY_NOON)]
+    CarrierState.record_pass(later, {"smpp": []})
+    assert len(problems(later, told)) == 2, "of events, and of receipts"
+
+
+def test_problems_that_a_dead_scheduler_hides_are_not_over(settings, make_passes, at):
+    EventAddress.set(key_named("shop"), "http://127.0.0.1:1/", TUESDAY_NOON)
+    decide_on(store(key=key_named("shop"))).cancel("shell", TUESDAY_NOON)
+    later = TUESDAY_NOON + 3 * MINUTE
+    make_passes(later)
+    assert [each.title for each in notices.pending(settings, later)] == ["events are not delivered"]
+    much_later = TUESDAY_NOON + HOUR
+    assert [each.title for each in notices.pending(settings, much_later)] == [NO_PASS]
+    make_passes(much_later)
+    assert [each.title for each in notices.pending(settings, much_later)] == [f"over: {NO_PASS}"]
 
 
 def test_a_pass_that_lasts_is_alive(problems, make_passes):

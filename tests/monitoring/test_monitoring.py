@@ -18,6 +18,7 @@ from access.limits import parse, parse_recipient_limit
 from answers import refusal, sender
 from app import create_app
 from database import clock
+from databases import on_both
 from events.outbox import EventAddress
 from fake_carrier import ACCOUNT, FOR_NOW, TOO_FAST
 from models import Status
@@ -213,7 +214,7 @@ def test_a_carrier_that_is_down_is_reported_until_it_is_back(no, healthz, stats,
     told = stats(now)
     assert (told["retrying"], told["oldest_due"]) == (1, "2026-03-03T17:00:00.000Z")
     CarrierState.record_pass(TUESDAY_NOON + 3 * MINUTE, {"fake": []})
-    problem = "nothing was sent for 120 s though texts are due"
+    problem = "nothing was sent through fake for 120 s though texts are due"
     assert stats(TUESDAY_NOON + 3 * MINUTE)["problems"] == [problem]
     assert refused(healthz(TUESDAY_NOON + 3 * MINUTE, "?strict")) == ["stalled"]
 
@@ -223,6 +224,35 @@ def test_a_carrier_that_is_down_is_reported_until_it_is_back(no, healthz, stats,
     told = healthz(mended, "?strict").json
     assert (told["status"], told["problems"]) == ("ok", [])
     assert (told["retrying"], told["last_sent_seconds"]) == (0, 0)
+
+
+@on_both
+def test_texts_that_a_carrier_does_not_answer_are_due_and_the_problem_names_it(
+    healthz, stats, problems
+):
+    CarrierState.record_pass(TUESDAY_NOON, {"us": [], "eu": []})
+    held(Status.SENDING, claimed_for="us", send_at=TUESDAY_NOON, first_send_at=TUESDAY_NOON)
+    told = healthz(TUESDAY_NOON + MINUTE).json
+    assert told["oldest_due_seconds"] == 60
+    assert problems(TUESDAY_NOON + 2 * MINUTE) == []
+    later = TUESDAY_NOON + 2 * MINUTE + SECOND
+    CarrierState.record_pass(later, {"us": [], "eu": []})
+    why = "for 120 s though texts are due: 1 text has no answer yet"
+    assert problems(later) == [f"nothing was sent through us {why}"]
+    held(Status.SENDING, claimed_for="us", due_since=TUESDAY_NOON - HOUR, send_at=TUESDAY_NOON)
+    assert stats(later)["oldest_due"] == "2026-03-03T16:00:00.000Z"
+    held(Status.SENDING, claimed_for="eu", send_at=TUESDAY_NOON)
+    (told,) = problems(later)
+    assert told.startswith("nothing was sent through eu, us for")
+    assert told.endswith("3 texts have no answer yet")
+
+
+def test_texts_under_way_of_a_paused_key_are_not_due(problems, healthz):
+    CarrierState.record_pass(TUESDAY_NOON, {"us": []})
+    key = key_named("shop")
+    held(Status.SENDING, key=key, claimed_for="us")
+    key.pause(TUESDAY_NOON)
+    assert healthz(TUESDAY_NOON + MINUTE).json["oldest_due_seconds"] == 0
 
 
 def test_a_wrong_token_is_reported_at_once_until_it_is_mended(

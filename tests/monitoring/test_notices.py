@@ -10,8 +10,9 @@ import pytest
 
 import models
 from access import limits
-from access.keys import ApiKey
+from access.keys import ApiKey, Role
 from access.limits import KeyUse
+from answers import accepted, sender
 from carrier_servers import DRIP, Answer, playing
 from carriers import Reply
 from carriers.ways import Way
@@ -25,7 +26,7 @@ from people import People
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import inbound, replies
 from sending.carrier_state import CarrierState
-from stored_messages import decide_on, key_named, store
+from stored_messages import decide_on, held, key_named, store
 
 LATER = TUESDAY_NOON + 15 * MINUTE
 
@@ -78,9 +79,30 @@ def test_people_are_told_how_many_texts_wait_whose_and_when_the_first_would_leav
 def test_without_a_desk_no_address_is_told(look):
     awaiting()
     assert look(TUESDAY_NOON, public_url="https://texts.example.com") == [
-        "1 text waits for approval, from app (1). "
-        "The first would be sent at 2026-03-03T17:00:00.000Z."
+        "1 text waits for approval, from app (1). The first would be sent at once."
     ]
+
+
+def test_what_waits_is_told_again_each_day_and_when_the_first_has_twelve_hours_left(look):
+    awaiting(send_at=TUESDAY_NOON + 3 * HOUR, first_send_at=TUESDAY_NOON)
+    awaiting(send_at=TUESDAY_NOON + 3 * HOUR, first_send_at=TUESDAY_NOON + HOUR)
+    told = "2 texts wait for approval, from app (2). The first would be sent at"
+    assert look(TUESDAY_NOON) == [f"{told} 2026-03-03T20:00:00.000Z."]
+    assert look(TUESDAY_NOON + DAY - MILLISECOND) == []
+    assert look(TUESDAY_NOON + DAY) == [f"{told} once."]
+    assert look(TUESDAY_NOON + DAY) == []
+    assert look(TUESDAY_NOON + 2 * DAY) == [f"{told} once."]
+    late = TUESDAY_NOON + 60 * HOUR  # 72h - 12h
+    assert look(late - MILLISECOND) == []
+    ends = "Without approval, the first expires at 2026-03-06T17:00:00.000Z."
+    assert look(late) == [f"{told} once. {ends}"]
+    assert look(late) == look(late + 11 * HOUR) == []
+    Message.delete().where(Message.first_send_at == TUESDAY_NOON).execute()
+    (again,) = look(late + 12 * HOUR)
+    assert again.endswith("the first expires at 2026-03-06T18:00:00.000Z.")
+    assert look(late + 12 * HOUR) == []
+    Message.delete().execute()
+    assert look(TUESDAY_NOON + 9 * DAY) == []
 
 
 def test_of_many_keys_ten_are_named(look):
@@ -157,11 +179,12 @@ def test_a_problem_is_told_when_it_begins_and_when_it_is_over(look):
 
 
 def fails(name):
-    """A receiver that has taken no event for an hour."""
+    """A receiver that has taken no event for long."""
     key = key_named(name)
     EventAddress.set(key, "http://127.0.0.1:1/", TUESDAY_NOON - DAY)
     decide_on(store(key=key, now=TUESDAY_NOON - DAY)).cancel("shell", TUESDAY_NOON - DAY)
-    EventAddress.update(failing_since=TUESDAY_NOON - DAY).where(EventAddress.key == key).execute()
+    failing = EventAddress.update(failing_since=TUESDAY_NOON - DAY, failures=3)
+    failing.where(EventAddress.key == key).execute()
     Event.update(next_try_at=TUESDAY_NOON + HOUR).where(Event.key == key).execute()
 
 
@@ -202,6 +225,18 @@ def test_an_open_problem_hides_no_other_and_each_is_told_when_it_ends(look, peop
     assert sorted(titles(people)[5:]) == sorted(f"over: {each}" for each in began)
     assert titles(people)[5] in (f"over: {began[1]}", f"over: {began[4]}")
     assert due.to[1:] not in str(people.requests)
+
+
+def test_texts_under_way_are_among_those_that_wait(look):
+    CarrierState.record_pass(TUESDAY_NOON, {"twilio": []})
+    store(send_at=TUESDAY_NOON - 3 * MINUTE)
+    for _ in range(2):
+        held(Status.SENDING, claimed_for="twilio")
+    (told,) = look(TUESDAY_NOON)
+    assert told.startswith(
+        "nothing was sent through twilio for 120 s though texts are due: 2 texts"
+    )
+    assert "Texts waiting to be sent: 3. " in told
 
 
 def test_an_outage_that_becomes_a_refused_account_is_something_new(look, people):
@@ -275,6 +310,86 @@ def test_the_default_limits_are_told_too_and_others_than_the_days_are_not(look):
     used(key_named("shop"), 5)
     used(key_named("bank"), 4, "4/h")
     assert look(TUESDAY_NOON, key_limits=limits.parse("1/s,5/d")) == [f"{ALL} 5/d."]
+
+
+# Countries
+
+
+@pytest.fixture
+def texts(app, at):
+    """Send a text with the key shop, made at noon: `texts(LONDON, at=TUESDAY_NOON + DAY)`."""
+    at(TUESDAY_NOON)
+    send = sender(app.test_client(), ApiKey.issue("shop", None, TUESDAY_NOON))
+
+    def text(*numbers, now):
+        at(now)
+        for number in numbers:
+            accepted(send(to=number, message=f"Hello at {now}"))
+
+    return text
+
+
+@pytest.fixture
+def news(look, people):
+    """Look at an instant; return what was told then of countries, and the titles of it all."""
+
+    def told(instant):
+        found = [each for each in look(instant) if "for the first time" in each]
+        return found, [title for title in titles(people) if title.startswith("shop texts")]
+
+    return told
+
+
+EGYPT, LEBANON = "+201001234567", "+9613123456"
+EGYPT_IS_NEW = (
+    "The key shop texts Egypt (EG) for the first time. If it has leaked: flask keys pause shop "
+    "stops it, and flask messages cancel --key shop --country EG cancels what waits."
+)
+
+
+@on_both
+def test_from_its_second_day_on_a_first_text_of_a_key_to_a_country_is_told_once(news, texts):
+    texts(NEW_YORK, now=TUESDAY_NOON + DAY - MILLISECOND)
+    assert news(TUESDAY_NOON + DAY)[0] == []
+    texts(NEW_YORK, EGYPT, now=TUESDAY_NOON + DAY)
+    assert news(TUESDAY_NOON + DAY) == ([EGYPT_IS_NEW], ["shop texts Egypt (EG)"])
+    texts(NEW_YORK, EGYPT, now=TUESDAY_NOON + 3 * DAY)
+    assert news(TUESDAY_NOON + 3 * DAY)[0] == []
+    Message.delete().execute()
+    texts(EGYPT, LONDON, LEBANON, now=TUESDAY_NOON + 4 * DAY)
+    (told,), shown = news(TUESDAY_NOON + 4 * DAY)
+    assert "texts United Kingdom (GB), Lebanon (LB) for the first time" in told
+    assert shown == ["shop texts Egypt (EG)", "shop texts 2 new countries"]
+
+
+def test_each_key_has_its_own_countries_and_a_rotated_one_keeps_them(news, texts, client, at):
+    texts(EGYPT, now=TUESDAY_NOON)
+    other = sender(client, ApiKey.issue("a b", None, TUESDAY_NOON))
+    shop = sender(client, ApiKey.named("shop").rotate(TUESDAY_NOON, TUESDAY_NOON))
+    at(TUESDAY_NOON + DAY)
+    accepted(shop(to=EGYPT))
+    assert news(TUESDAY_NOON + DAY)[0] == []
+    accepted(other(to=EGYPT))
+    (told,), _ = news(TUESDAY_NOON + DAY)
+    assert told.startswith("The key a b texts Egypt (EG)")
+    assert "flask keys pause 'a b' stops it" in told
+
+
+def test_what_is_refused_is_no_text_and_a_testers_texts_go_nowhere(news, at, client):
+    at(TUESDAY_NOON)
+    tester = sender(client, ApiKey.issue("test", None, TUESDAY_NOON, role=Role.TESTER))
+    limited = sender(client, ApiKey.issue("shop", None, TUESDAY_NOON, limits=limits.parse("1/d")))
+    at(TUESDAY_NOON + DAY)
+    accepted(tester(to=EGYPT))
+    accepted(limited(to=EGYPT))
+    assert limited(to=LONDON).status_code == 429
+    assert news(TUESDAY_NOON + DAY)[0] == [EGYPT_IS_NEW]
+    assert news(TUESDAY_NOON + 2 * DAY)[0] == []
+
+
+def test_what_was_new_more_than_a_day_ago_is_told_no_more(news, texts):
+    texts(EGYPT, now=TUESDAY_NOON + 2 * DAY)
+    assert news(TUESDAY_NOON + 3 * DAY)[0] == []
 
 
 # Several schedulers

@@ -15,6 +15,7 @@ import urllib.request
 from fnmatch import fnmatch
 from types import SimpleNamespace
 
+import psycopg
 import pytest
 import yaml
 
@@ -110,18 +111,74 @@ def test_no_secret_and_no_data_get_into_the_image():
     assert [line for line in ignored if line.startswith("!")] == ["!.dockerignore"]
 
 
+def compose():
+    return yaml.safe_load((ROOT / "compose.yaml").read_text())
+
+
 def test_compose_runs_the_procfile_on_a_postgres():
-    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    services = compose()["services"]
     database = services.pop("database")
     commands = {name: service["command"] for name, service in services.items()}
     commands["release"] = commands.pop("upgrade")
     assert commands == PROCFILE
-    user = database["environment"]["POSTGRES_USER"]
     password = database["environment"]["POSTGRES_PASSWORD"]
     for service in services.values():
-        url = f"postgresql://{user}:{password}@database/{user}"
+        url = f"postgresql://messages:{password}@database/messages"
         assert service["environment"]["DATABASE_URL"] == url
     assert services["scheduler"]["stop_grace_period"] == f"{STOPPED_WITHIN}s"
+
+
+def of_compose(server):
+    """Make the role and the database as the container of compose.yaml does at its first start."""
+    described = compose()
+    (mounted,) = described["services"]["database"]["configs"]
+    assert mounted["target"].startswith("/docker-entrypoint-initdb.d/")
+    assert mounted["target"].endswith(".sql")
+    psql = shutil.which("psql") or pytest.skip("there is no psql")
+    subprocess.run(
+        [psql, "-v", "ON_ERROR_STOP=1", "--no-psqlrc", server.url],
+        input=described["configs"][mounted["source"]]["content"],
+        env=os.environ | {"POSTGRES_PASSWORD": "s3cret"},
+        text=True,
+        check=True,
+    )
+
+
+def as_printed(server):
+    """Make them by the lines of docs/deploying.md."""
+    page = (ROOT / "docs/deploying.md").read_text()
+    for line in re.search(r"^```sql\n(CREATE ROLE .*?)^```$", page, re.M | re.S)[1].splitlines():
+        server.run(line)
+
+
+@pytest.mark.parametrize("make", [of_compose, as_printed])
+def test_the_service_runs_with_a_role_that_owns_its_database_and_has_no_other_right(
+    make, stoppable_postgres, start, serve
+):
+    server = stoppable_postgres
+    make(server)
+    url = server.url.replace("postgres@/postgres", "messages:s3cret@/messages")
+    assert start("flask", "db", "upgrade", DATABASE_URL=url).wait() == 0
+    web = serve(url, **ALWAYS)
+    database.connect(url)
+    secret = keys.ApiKey.issue("app", None, clock.now())
+    database.disconnect()
+    assert send(web, secret, VALID)[0] == 201
+    one = start("scheduler.py", DATABASE_URL=url, CARRIER_URL="console:", **ALWAYS)
+    assert one.wait() == 0
+    assert VALID["message"] in one.output
+    rights = "rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls"
+    with psycopg.connect(url) as connection:
+        query = f"SELECT {rights} FROM pg_roles WHERE rolname = current_user"
+        assert not any(connection.execute(query).fetchone())
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("COPY (SELECT 1) TO PROGRAM 'true'")
+
+
+def test_nobody_knows_a_password_of_composes_superuser(stoppable_postgres):
+    of_compose(stoppable_postgres)
+    known = "SELECT string_agg(rolname, ' ') FROM pg_authid WHERE rolpassword IS NOT NULL"
+    assert stoppable_postgres.run(known) == "messages"
 
 
 def test_fly_runs_the_procfile_and_gives_sends_under_way_their_time():

@@ -245,6 +245,26 @@ def test_a_link_from_another_site_finds_one_signed_in(browser, desk):
     browser.wait_for("return document.title.startsWith('Waiting')")
 
 
+def test_a_sign_in_link_on_another_site_signs_nobody_out_before_its_button(browser, desk):
+    here = desk.replace(HOST, "127.0.0.1")
+    sign_in(browser, here, Role.APPROVER, "front")
+    issue("Bob", Role.APPROVER, "front")
+    link = f"{here}link#{SignIn.make_link(ApiKey.named('Bob'), SECRET_KEY, clock.now())}"
+    names = [each.key.name for each in SignIn.select()]
+    for is_pressed in (False, True):
+        browser.open(desk.replace("/desk/", "/docs"))
+        browser.run(f"location.href = '{link}'")
+        browser.wait_for(
+            "return document.querySelector('[data-fragment]')?.value && !location.hash"
+        )
+        if is_pressed:
+            browser.press("Sign in")
+        browser.open(here)
+        name = "Bob" if is_pressed else "Ann the approver"
+        assert browser.text("footer").startswith(f"Signed in as {name}")
+        assert [each.key.name for each in SignIn.select()] == ([name] if is_pressed else names)
+
+
 # The open page learns of new texts
 
 LOOK = "document.dispatchEvent(new Event('visibilitychange'))"

@@ -290,6 +290,7 @@ def test_single_passes_notify_and_tell_within_the_pass_and_do_not_repeat_it(
     schedule, people, app_key, receiver
 ):
     """They print their counts, and nothing else."""
+    ApiKey.update(created_at=clock.now()).execute()  # or its first country is news
     awaiting()
     store(clock.now())
     counts = "1 waiting for approval"
@@ -301,6 +302,22 @@ def test_single_passes_notify_and_tell_within_the_pass_and_do_not_repeat_it(
         assert len(people.told) == 1
         assert receiver.types == ["sent"]
         assert Event.select().count() == 0
+
+
+@pytest.mark.slow
+@on_both
+def test_a_key_that_leaked_tells_of_itself_within_ten_seconds(
+    serve, schedule, people, key, database_url
+):
+    web = serve(database_url, workers=1)
+    scheduler = schedule("--every", "5", NOTIFY_URL=people.url, CARRIER_URL="simulator:")
+    ApiKey.update(created_at=clock.now() - 2 * DAY).execute()
+    assert send(web, key, {"to": "+201001234567", "message": "Win!"})[0] == 201
+    wait_until(lambda: people.told, 10)
+    (told,) = people.told
+    assert told.startswith("The key app texts Egypt (EG) for the first time. ")
+    assert "flask keys pause app" in told
+    assert [scheduler.terminate(), web.terminate()] == [0, 0]
 
 
 def test_an_address_that_hangs_holds_up_no_text(schedule, people):

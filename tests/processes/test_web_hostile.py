@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from answers import PATH
+from answers import PATH, error_in
 from database import pool
 from running import assert_holds_nobody_up, health, read_all, send, wait_until
 from samples import VALID
@@ -23,6 +23,8 @@ LINES = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
 BIG_ANSWER = b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\n\r\n"
 BIG_FIELD = b"X-A: " + b"a" * 8_000 + b"\r\n"
+MOST_FIELDS = b"".join(b"X-%d: %s\r\n" % (n, b"a" * 4_000) for n in range(38))
+MAX_HEAD = 16 * 1024  # bytes
 BAD_HOSTS = b"".join(
     b"GET /desk/ HTTP/1.1\r\nHost: %s\r\n\r\n" % host for host in (b"a..b", b"a" * 64 + b".b")
 )
@@ -86,6 +88,7 @@ KINDS = {  # what a client sends at once, and then each second
     "silent": (b"", None),
     "half-head": (LINES[:30], None),
     "dripping-head": (LINES + b"X-A: ", b"a"),
+    "big-half-head": (LINES + MOST_FIELDS, None),
     "half-body": (LINES + b"KEY" + b"Content-Length: 500\r\n\r\n{", None),
     "dripping-body": (LINES + b"KEY" + b"Content-Length: 500\r\n\r\n", b" "),
     "chunks": (LINES + b"KEY" + CHUNKED, b"1\r\n \r\n"),
@@ -175,6 +178,62 @@ def test_a_head_that_is_refused_is_not_kept_while_its_client_reads_the_answer(sh
         client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n" + BIG_FIELD * 21)
     assert all(client.recv(20).startswith(b"HTTP/1.1 4") for client in clients)
     assert worker_of(web).memory_info().rss - before < 30 * 1024**2
+
+
+def head_of(length, line=b"GET / HTTP/1.1", name=b"X-A", value=b"a"):
+    """A head of so many bytes, most of them in fields of one name."""
+    head = line + b"\r\nHost: x\r\nConnection: close\r\n"
+    while (left := length - len(head) - 2) > 0:
+        size = left if left < 4_000 else min(left - 1_000, 4_000)
+        head += name + b": " + (value * size)[: size - len(name) - 4] + b"\r\n"
+    return head + b"\r\n"
+
+
+@pytest.mark.parametrize("piece", [MAX_HEAD * 9, 1_000])
+@pytest.mark.parametrize(
+    "line", [b"GET / HTTP/1.1", b"GET /?%s HTTP/1.1" % (b"a" * 4_000), b"\r\nGET / HTTP/1.1"]
+)
+@pytest.mark.parametrize(
+    ("more", "status"), [(0, b"200"), (1, b"431"), (20_000, b"431"), (130_000, b"431")]
+)
+def test_a_head_has_16_kib_at_most_in_all(shared_web, line, more, status, piece):
+    web, _ = shared_web
+    head = head_of(MAX_HEAD + more + len(line) - len(line.lstrip()), line)
+    with connect(web) as client:
+        with contextlib.suppress(OSError):  # it was refused before it had sent everything
+            for at in range(0, len(head), piece):
+                client.sendall(head[at : at + piece])
+                time.sleep(0.01)
+        head, _, body = read_all(client).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %s " % status)
+    if more:
+        error_in(431, "application/json", body.decode())
+
+
+def test_a_body_that_comes_with_its_head_is_no_part_of_it(shared_web):
+    web, key = shared_web
+    body = json.dumps(VALID).encode().ljust(60_000)
+    line = f"POST {PATH} HTTP/1.1\r\nX-Api-Key: {key}\r\nContent-Type: application/json".encode()
+    head = head_of(MAX_HEAD, line + b"\r\nContent-Length: %d" % len(body))
+    with connect(web) as client:
+        client.sendall(head[:500])
+        time.sleep(0.2)
+        client.sendall(head[500:] + body)  # the end of one is read with the beginning of the other
+        assert read_all(client).startswith(b"HTTP/1.1 201 ")
+
+
+@pytest.mark.parametrize("value", [b"a/b;q=0.1,", b"text/html;a=b,", b"a,"])
+def test_what_a_client_accepts_costs_no_more_than_any_other_field(shared_web, value):
+    web, _ = shared_web
+    worker, costs = worker_of(web), []
+    for name in (b"X-A", b"Accept"):
+        before = worker.cpu_times().user
+        for _ in range(100):
+            with connect(web) as client:
+                client.sendall(head_of(MAX_HEAD, name=name, value=value))
+                assert read_all(client).startswith(b"HTTP/1.1 200 ")
+        costs.append(worker.cpu_times().user - before)
+    assert costs[1] < costs[0] * 2 + 0.2
 
 
 def test_a_new_connection_waits_for_few_requests_of_a_crowd(serve, database_url, key, crowd):

@@ -101,6 +101,8 @@ OURS = {
     "CONNECT": ({"line": "CONNECT evil:443 HTTP/1.1"}, [], [404]),
     "a long header": ({}, [b"X-A: " + b"x" * 4_000], [201]),
     "many headers": ({}, [b"X-%d: x" % n for n in range(30)], [201]),
+    "a method for a carrier": ({"line": "FOO /carriers/x/status HTTP/1.1"}, [], [403]),
+    "a name of a carrier": ({"line": "POST /carriers/x HTTP/1.1"}, [], [403]),
     "forged mounts": (
         {"line": f"POST /x{PATH} HTTP/1.1"},
         [b"SCRIPT_NAME: /x", b"Script-Name: /x", b"X-Forwarded-Prefix: /x", b"PATH_INFO: /v1"],

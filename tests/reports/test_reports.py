@@ -5,12 +5,13 @@ from datetime import timedelta
 
 import pytest
 
+from access.countries import KeyCountry
 from access.keys import ApiKey, Role
 from database import PAGE
 from databases import on_both, on_sqlite
 from models import FINISHED, Status
-from query_plans import plans, reads_whole
-from reports import listings, queue
+from query_plans import plans, reads_whole, steps
+from reports import listings, queue, usage
 from reports.arrivals import arrivals
 from reports.listings import Filter
 from samples import NEW_YORK, TUESDAY_NOON
@@ -20,12 +21,16 @@ pytestmark = on_both
 
 OLD = TUESDAY_NOON - timedelta(days=31)
 OPERATOR = ApiKey(id=0, name="Olga", role=Role.OPERATOR)
+APPROVER = ApiKey(id=0, name="Ann", group="front", role=Role.APPROVER)
 ASKED_OFTEN = {
     "retrying": queue.retrying,
     "last sent": queue.last_sent_at,
     "what became of a carrier's texts": lambda: arrivals(TUESDAY_NOON, ["fake"]),
     "await approval": queue.awaiting_approval,
+    "await approval, with the first": queue.approvals,
     "await a carrier": queue.awaiting_carrier,
+    "under way": queue.under_way,
+    "countries that are new to a key": lambda: KeyCountry.take_news(TUESDAY_NOON),
     "oldest due": lambda: queue.oldest_due(TUESDAY_NOON),
     "waiting, by status": queue.waiting,
     "ended": lambda: queue.ended_since(OLD),
@@ -34,6 +39,10 @@ ASKED_OFTEN = {
     "an operator's page": lambda: listings.awaiting(OPERATOR, None, 50),
     "an operator's count": lambda: listings.count_awaiting(OPERATOR, 50),
     "an operator's new texts": lambda: listings.count_awaiting(OPERATOR, 50, TUESDAY_NOON),
+    "an approver's page": lambda: listings.awaiting(APPROVER, None, 50),
+    "an approver's count": lambda: listings.count_awaiting(APPROVER, 50),
+    "an approver's new texts": lambda: listings.count_awaiting(APPROVER, 50, TUESDAY_NOON),
+    "what keys sent": lambda: usage.accepted_between([key_named("app")], OLD, TUESDAY_NOON, 50),
     "the desk's page of a number": lambda: listings.page(Filter(to=NEW_YORK), None, 50),
 } | {
     f"the desk's page of {status}": lambda status=status: listings.page(
@@ -56,6 +65,23 @@ def test_an_index_serves_what_is_asked_often(database_url, name):
     store(status=Status.SENT, finished_at=OLD, carrier_reference="SM1")
     store(status=Status.FAILED, carrier="fake", finished_at=TUESDAY_NOON)
     assert reads_whole(ASKED_OFTEN[name]) == []
+
+
+@on_sqlite
+def test_however_many_texts_testers_send_the_last_that_was_sent_is_found_at_once(
+    database_url, tester
+):
+    taken = []
+    for texts in (20, 2000):
+        store_many(texts, key=tester, status=Status.SENT, finished_at=TUESDAY_NOON)
+        taken.append(steps(queue.last_sent_at))
+    assert taken[1] < 2 * taken[0]
+
+
+def test_of_the_texts_that_were_sent_none_but_the_last_is_looked_at(database_url):
+    lines = [line for lines in plans(queue.last_sent_at) for line in lines]
+    assert any("message_finished" in line for line in lines)
+    assert not [line for line in lines if "Filter:" in line or "api_key" in line]
 
 
 @on_sqlite  # Postgres chooses by the rows that there are

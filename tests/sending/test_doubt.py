@@ -8,6 +8,7 @@ from email.utils import format_datetime
 import pytest
 
 import recipients
+from access.do_not_call import DoNotCall
 from carrier_servers import Answer
 from carriers import CarrierError, Receipt, ways
 from database import db
@@ -18,6 +19,7 @@ from own_threads import begin
 from samples import ALWAYS_OPEN, DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import doubts, receipts, waiting
 from sending.attempts import IS_UNDER_WAY, Attempt
+from sending.waiting import UNAPPROVED
 from stored_messages import FAKE, SENDER, again, decide_on, held, store, store_many, take_over
 
 pytestmark = on_both
@@ -210,6 +212,12 @@ def test_about_a_text_that_a_person_retried_the_carrier_is_not_asked_while_an_eq
     assert again(expired).carrier_reference == "SM1", "it was sent again"
 
 
+def test_a_late_yes_without_a_reference_is_news(database_url):
+    message = store(in_doubt=1, in_doubt_with="fake")
+    assert receipts.sent({message.id: None}, TUESDAY_NOON, FAKE) == 1
+    assert again(message).status == Status.SENT
+
+
 def test_a_yes_that_comes_after_a_retry_does_not_undo_the_retry(run_pass, askable):
     """As from a sender that stood still with it until it was found, undelivered and retried."""
     message = store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
@@ -279,6 +287,25 @@ def test_a_text_that_waits_beyond_its_time_expires_then_and_not_when_it_would_be
     assert again(message).status == Status.SCHEDULED
     assert later(run_pass, 1) == Counter({"expired": 1})
     assert again(message).finished_at == ends
+
+
+@on_both
+@pytest.mark.parametrize("status", [Status.SCHEDULED, Status.QUEUED])
+def test_what_nobody_approves_says_so_once_it_expires(run_pass, status):
+    old = {"first_send_at": TUESDAY_NOON - 3 * DAY, "status": status}
+    unapproved = store(manual_mode=True, last_error="no answer", **old)
+    approved = store(manual_mode=True, approved=True, last_error="no answer", **old)
+    listed = store(manual_mode=True, check_dnc=True, to=LONDON, **old)
+    young = store(manual_mode=True, first_send_at=TUESDAY_NOON - DAY, status=status)
+    DoNotCall.add([LONDON], TUESDAY_NOON - DAY, "operator")
+    later(run_pass, 0)
+    ended = again(unapproved)
+    assert (ended.status, ended.last_error) == (Status.EXPIRED, "nobody approved it in time")
+    assert ended.last_error_at == TUESDAY_NOON
+    assert (again(approved).status, again(approved).last_error) == (Status.EXPIRED, "no answer")
+    kept = (Status.BLOCKED, None) if status == Status.SCHEDULED else (Status.EXPIRED, UNAPPROVED)
+    assert (again(listed).status, again(listed).last_error) == kept
+    assert (again(young).status, again(young).last_error) == (Status.QUEUED, None)
 
 
 def test_what_is_due_or_too_old_moves_in_batches(database_url, monkeypatch):

@@ -9,11 +9,11 @@ from carriers import Reply as Said
 from carriers.ways import Way
 from database import clock, db
 from databases import on_both, on_sqlite
-from models import Message, Status
-from query_plans import plans, reads_whole
+from models import Message, Status, has_status
+from query_plans import plans, reads_whole, steps
 from reports.listings import Cursor
 from samples import DAY, NEW_YORK, TUESDAY_NOON
-from sending import claims, doubts, inbound, inbox
+from sending import claims, doubts, inbound, inbox, receipts
 from sending.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY
 from sending.inbound import ReplyRules
 from sending.replies import Reply
@@ -73,6 +73,18 @@ def test_an_index_answers(action, database_url):
     Reply.update(read_at=TUESDAY_NOON).where(Reply.number != rows[0]["number"]).execute()
     db.execute_sql("ANALYZE")
     assert reads_whole(ACTIONS[action]()) == []
+
+
+@on_sqlite
+@pytest.mark.parametrize("who", ["an operator", "an approver"])
+def test_the_first_replies_of_a_number_are_read_in_the_order_of_an_index(who, database_url):
+    reply = {"carrier": "x", "text": "x", "at": TUESDAY_NOON, "received_at": TUESDAY_NOON}
+    person, of_group = approver(), {"available_to_group": True}
+    Reply.create(id=store().id, number=NEW_YORK, key=person.id, **reply | of_group)
+    person = OPERATOR if who == "an operator" else person
+    (plan,) = (each for each in plans(by_number_for(person)) if "SCAN json_each" in each[0])
+    assert any("reply_number_first" in line for line in plan)
+    assert not any("ORDER BY" in line for line in plan)
 
 
 # Claims
@@ -138,18 +150,41 @@ def test_what_is_in_hand_is_found_without_reading_all_texts_to_its_number(many):
 def test_a_claim_steps_through_no_texts_of_keys_before_its_turn_or_before_another(
     database_url, first, count
 ):
-    """Whatever of an index a plan names, it counts how many rows are looked at."""
-    ids, steps = {name: key_named(name) for name in "ab"}, []
+    ids, taken = {name: key_named(name) for name in "ab"}, []
+
+    def claim():
+        assert len(stored_messages.claim(count, first_key=ids[first].id)) == count
+
     for more in (20, 2000):
         store_many(more, key=ids["a"])
         store_many(20, key=ids["b"])
-        steps.append(0)
-        connection = db.connection()
+        taken.append(steps(claim))
+    assert taken[1] < 2 * taken[0]
 
-        def step():
-            steps[-1] += 1
 
-        connection.set_progress_handler(step, 10)  # of SQLite's virtual machine
-        assert len(stored_messages.claim(count, first_key=ids[first].id)) == count
-        connection.set_progress_handler(None, 10)
-    assert steps[1] < 2 * steps[0]
+# Answers
+
+
+def accept(reference):
+    """An action: record that the carrier took 20 texts, which it all calls the same."""
+    store_many(20, status=Status.SENDING, carrier="fake")
+    taken = Message.select().where(has_status(Status.SENDING))
+    said = {each.id: reference for each in taken}
+    return lambda: receipts.sent(said, TUESDAY_NOON, stored_messages.FAKE)
+
+
+@on_sqlite
+def test_an_answer_looks_at_no_earlier_texts_that_the_carrier_called_the_same(database_url):
+    """As a webhook does that answers a constant."""
+    taken = []
+    for earlier in (20, 2000):
+        called = {"carrier": "fake", "carrier_reference": "ok"}
+        store_many(earlier, status=Status.SENT, finished_at=TUESDAY_NOON, **called)
+        taken.append(steps(accept("ok")))
+    assert taken[1] < 2 * taken[0]
+
+
+def test_an_answer_is_found_by_its_message_and_not_by_what_the_carrier_calls_it(many):
+    lines = [line for lines in plans(accept("ok")) for line in lines]
+    assert any("attempt" in line for line in lines)
+    assert not [line for line in lines if "attempt_reference" in line]

@@ -11,11 +11,11 @@ from access.do_not_call import LastReply
 from carriers import Receipt
 from carriers.ways import Way
 from database import PAGE
-from databases import on_both
+from databases import on_both, on_sqlite
 from events.outbox import Event, EventAddress
 from models import Message, Status
 from own_threads import at_once
-from query_plans import reads_whole
+from query_plans import reads_whole, steps
 from samples import DAY, LONDON, MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import inbound, receipts, retention
@@ -196,6 +196,28 @@ def test_what_was_redacted_before_is_not_read_again(run_pass):
     since = Retention.get().redacted_until
     assert reads_whole(lambda: retention.redact_oldest(since, TUESDAY_NOON - KEPT + DAY)) == []
     assert reads_whole(lambda: retention.purge_old(TUESDAY_NOON - 2 * KEPT)) == []
+
+
+LIMIT = TUESDAY_NOON - KEPT
+FORGET = {
+    "KEEP_TEXTS": lambda: retention.redact_oldest(None, LIMIT),
+    "KEEP_MESSAGES": lambda: retention.purge_old(LIMIT),
+    "redact": lambda: retention.redact(LIMIT, TUESDAY_NOON),
+    "purge": lambda: retention.purge(LIMIT, TUESDAY_NOON),
+}
+
+
+@on_sqlite
+@pytest.mark.parametrize("forget", FORGET)
+def test_forgetting_texts_looks_at_no_others_to_their_number(database_url, forget):
+    """A service that watches itself sends thousands to one."""
+    taken = []
+    for others in (20, 2000):
+        store_many(others, status=Status.SENT, finished_at=TUESDAY_NOON)
+        store_many(20, status=Status.SENT, finished_at=TUESDAY_NOON - 100 * DAY)
+        Message.update(to=NEW_YORK).where(Message.to.is_null(False)).execute()
+        taken.append(steps(FORGET[forget]))
+    assert taken[1] < 2 * taken[0]
 
 
 def test_usage_is_the_same_without_texts(run_pass, run):

@@ -87,7 +87,9 @@ def test_the_desk_and_show_tell_when_it_would_leave_and_by_which_rule(
     name = rule.partition(" until ")[0]
     assert f"Waits for the end of {name} · {written(end)} UTC" in visitor.page.text
     result = app.test_cli_runner().invoke(args=["messages", "show", str(message.id)])
-    assert json.loads(result.stdout)["waits_for"] == (rule if approved else "approval")
+    assert json.loads(result.stdout)["waits_for"] == (
+        rule if approved else "approval by an operator"
+    )
     run_pass(quiet, **PLACES)
     at(end)
     CarrierState.record_pass(end, {"twilio": []})
@@ -374,7 +376,7 @@ END = datetime(9999, 12, 31, 23, 59, tzinfo=UTC)
     ("columns", "what"),
     [
         ({}, "the carrier"),
-        ({"manual_mode": True}, "approval"),
+        ({"manual_mode": True}, "approval by an operator"),
         ({"in_doubt": 1}, "the carrier's answer"),
         (LATER, "its time"),
         (LATER | {"attempts": 1, "last_error": "no"}, "another attempt"),
@@ -389,6 +391,17 @@ def test_show_says_what_a_message_waits_for(run, at, columns, what):
     at(TUESDAY_NOON)
     message = store(**columns)
     assert json.loads(run("messages", "show", str(message.id)))["waits_for"] == what
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+@pytest.mark.parametrize("group", ["sales", None])
+def test_show_says_for_whose_approval_a_message_waits(run, at, group, is_shared):
+    at(TUESDAY_NOON)
+    key = key_named("shop", group)
+    message = store(key=key, manual_mode=True, available_to_group=is_shared)
+    of_group = "an approver of the group sales, or " if group and is_shared else ""
+    shown = json.loads(run("messages", "show", str(message.id)))
+    assert shown["waits_for"] == f"approval by {of_group}an operator"
 
 
 @pytest.mark.parametrize("of_key", [True, False])

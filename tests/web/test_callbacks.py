@@ -1,7 +1,6 @@
 """callbacks.py: what carriers and recipients say later, signed by the carriers' own libraries."""
 
 import json
-from itertools import product
 
 import pytest
 from hypothesis import given
@@ -15,6 +14,7 @@ from models import Message, Status
 from samples import NEW_YORK, TUESDAY_NOON
 from sending import receipts
 from sending.receipts import EarlyReceipt
+from sending.replies import Reply
 from signed_callbacks import (
     FORM,
     PUBLIC_URL,
@@ -271,23 +271,41 @@ def test_a_carrier_url_that_cannot_be_used_stops_the_start_in_one_line(open_clie
 # What is no callback
 
 
-@pytest.mark.parametrize(
-    ("path", "method"),
-    [*product(TWILIOS, ["GET", "PUT", "PATCH", "DELETE"]), *product(VONAGES, ["PUT"])],
-)
-def test_twilio_posts_and_vonage_gets_too(open_client, path, method):
-    is_twilios = path in TWILIOS
-    response = open_client(TWILIO if is_twilios else VONAGE).open(path, method=method)
-    refusal(response, 405)
-    assert response.allow == {"OPTIONS", "POST"} | (set() if is_twilios else {"GET", "HEAD"})
+ELSEWHERE = [
+    *("/carriers/", "/carriers/x", "/carriers/twilio", "/carriers/twilio/", "/carriers//status"),
+    *("/carriers/twilio/status/", "/carriers/twilio/other", "/carriers/twilio/status/x"),
+    *("/carriers/console/status", "/carriers/nobody/inbound", "/carriers/a_b/status"),
+    *("/carriers/%C3%A9/status", "/carriers/%00/status", f"/carriers/{'x' * 65}/status"),
+]
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "FOO"]
+
+
+@pytest.mark.parametrize("path", [*TWILIOS, *VONAGES, *ELSEWHERE])
+def test_strangers_get_one_answer_whatever_they_try(open_client, path):
+    told = {
+        (answer.status_code, answer.mimetype, "Allow" in answer.headers)
+        for carrier in (TWILIO, VONAGE, f"{TWILIO}#name=nobody", None)
+        for method in METHODS
+        for answer in [open_client(carrier).open(path, method=method)]
+    }
+    assert told == {(403, "application/json", False)}
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "FOO"])
+def test_twilio_posts_and_nothing_else_is_its(open_client, method):
+    message = sent()
+    answer = call_twilio(open_client(TWILIO), TWILIOS[0], DELIVERED, method=method)
+    assert answer.status_code == 403
+    unchanged(message)
 
 
 @pytest.mark.parametrize("how", ["query", "form", "json"])
-def test_a_head_changes_nothing(open_client, how):
+@pytest.mark.parametrize("method", ["HEAD", "PUT", "OPTIONS"])
+def test_vonage_gets_and_posts_and_nothing_else_is_its(open_client, how, method):
     message = sent(MESSAGE_ID)
     fields = {"messageId": MESSAGE_ID, "status": "delivered"}
-    signed = of_vonage(fields, SECRET, how) | {"method": "HEAD"}
-    understood(open_client(VONAGE).open(VONAGES[0], **signed))
+    signed = of_vonage(fields, SECRET, how) | {"method": method}
+    assert open_client(VONAGE).open(VONAGES[0], **signed).status_code == 403
     unchanged(message)
 
 
@@ -341,6 +359,99 @@ def test_whatever_else_comes_is_refused(open_client, path, body, query, content_
     raw = {"QUERY_STRING": query.decode("latin-1")}
     response = client.post(path, data=body, content_type=content_type, environ_overrides=raw)
     refusal(response, 403)
+
+
+# Whom it is from
+
+
+RENAMED = f"{TWILIO}#name=us"
+
+
+@pytest.mark.parametrize("address", ["twilio", "us", "older"])
+def test_a_stop_counts_at_whatever_name_its_signature_covers(open_client, address):
+    fields = {"MessageSid": SID, "From": NEW_YORK, "Body": "STOP"}
+    client, path = open_client(RENAMED), f"/carriers/{address}/inbound"
+    understood(call_twilio(client, path, fields))
+    assert OptedOut.lists(NEW_YORK)
+    assert Reply.get().carrier == "us"
+    refusal(call_twilio(client, path, fields, f"{PUBLIC_URL}/carriers/another/inbound"), 403)
+
+
+@pytest.mark.parametrize("given_as", ["twilio", "us"])
+@pytest.mark.parametrize("address", ["twilio", "us"])
+def test_a_receipt_is_of_the_text_that_was_given_under_the_name_in_its_address(
+    open_client, given_as, address
+):
+    message = sent(carrier=given_as)
+    path = f"/carriers/{address}/status"
+    understood(call_twilio(open_client(RENAMED), path, DELIVERED | {"ErrorCode": ""}))
+    assert (again(message).status == Status.DELIVERED) == (given_as == address)
+
+
+@pytest.mark.parametrize("how", ["form", "json", "query"])
+def test_a_callback_under_another_carriers_name_is_its_own(open_client, how):
+    """Its own texts are meant, and none of the carrier that has the name."""
+    texts = [sent(MESSAGE_ID, carrier=name) for name in ("twilio", "vonage")]
+    fields = {"messageId": MESSAGE_ID, "msisdn": NEW_YORK[1:], "status": "delivered"}
+    client = open_client(f"{TWILIO} {VONAGE}")
+    understood(client.open(TWILIOS[0], **of_vonage(fields, SECRET, how)))
+    assert [again(each).status for each in texts] == [Status.SENT, Status.DELIVERED]
+    stop = {"messageId": MESSAGE_ID, "msisdn": NEW_YORK[1:], "text": "STOP"}
+    understood(client.open(TWILIOS[1], **of_vonage(stop, SECRET, how)))
+    assert Reply.get().carrier == "vonage"
+
+
+SENDERS = {"us": "+15005550006", "eu": "+447700900000", "name": "ACME", "codes": "12345"}
+SERVICE = f"MG{'1' * 32}"
+
+
+def all_of(url, **others):
+    """Carriers of one secret, one for each sender."""
+    senders = SENDERS | others
+    return " ".join(f"{url.format(sender)}#name={name}" for name, sender in senders.items())
+
+
+ALL_OF_TWILIO = all_of(f"twilio://AC1:{TOKEN}@{{}}", service=SERVICE)
+ALL_OF_VONAGE = all_of(VONAGE.replace("ACME", "{}"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "address", "whose"),
+    [
+        *(({"To": sender}, "before", name) for name, sender in SENDERS.items()),
+        ({"To": SENDERS["us"], "MessagingServiceSid": SERVICE}, "before", "us"),
+        ({"To": "+15005550009", "MessagingServiceSid": SERVICE}, "before", "service"),
+        ({"To": "+15005550009"}, "before", "us"),
+        ({}, "before", "us"),
+        ({"To": SENDERS["us"]}, "eu", "eu"),
+        ({"To": SENDERS["eu"]}, "service", "service"),
+    ],
+)
+def test_of_several_twilios_with_one_token_it_is_of_the_one_named(
+    open_client, fields, address, whose
+):
+    said = {"MessageSid": SID, "From": NEW_YORK, "Body": "Hello"} | fields
+    understood(call_twilio(open_client(ALL_OF_TWILIO), f"/carriers/{address}/inbound", said))
+    assert Reply.get().carrier == whose
+
+
+@pytest.mark.parametrize("how", ["form", "json", "query"])
+@pytest.mark.parametrize(
+    ("to", "address", "whose"),
+    [
+        *((SENDERS[name].removeprefix("+"), "before", name) for name in ("us", "eu", "codes")),
+        *(("ACME", "before", "name"), ("acme", "before", "name"), (None, "before", "us")),
+        *((SENDERS["eu"][1:], "eu", "eu"), (SENDERS["eu"][1:], "name", "name")),
+        (SENDERS["eu"][1:], "us", None),
+    ],
+)
+def test_of_several_vonages_with_one_secret_it_is_of_the_one_named(
+    open_client, how, to, address, whose
+):
+    said = {"messageId": "A", "msisdn": NEW_YORK[1:], "text": "Hello"} | ({"to": to} if to else {})
+    client = open_client(ALL_OF_VONAGE)
+    understood(client.open(f"/carriers/{address}/inbound", **of_vonage(said, SECRET, how)))
+    assert [reply.carrier for reply in Reply.select()] == [whose] * bool(whose)
 
 
 # The rest of the service

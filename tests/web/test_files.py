@@ -34,6 +34,12 @@ def test_no_answer_to_a_program_is_kept_or_taken_for_another_type(client, path):
     assert headers["Cache-Control"] == "no-store"
 
 
+@pytest.mark.parametrize("path", ["/", "/docs", PATH, "/healthz", "/nowhere", "/desk/"])
+def test_no_page_tells_another_site_its_address(client, path):
+    headers = client.get(path, headers={"Accept": "text/html"}).headers
+    assert headers["Referrer-Policy"] == "same-origin"
+
+
 @pytest.mark.parametrize(
     ("public_url", "sent"),
     [("https://texts.example", True), ("http://texts.example", False), (None, False)],

@@ -29,6 +29,22 @@ def test_the_desk_shows_its_own_page_whatever_the_host(settings, database_url, h
     assert "Traceback" not in caplog.text
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "OPTIONS", "FOO"])
+def test_no_answer_names_the_host_that_a_client_has_made_up(settings, method):
+    client = create_app(settings._replace(secret_key="x" * 32)).test_client()
+    for rule in map(str, client.application.url_map.iter_rules()):
+        for path in {rule, f"{rule}/", f"/{rule}", rule.rstrip("/") or "/"}:
+            answer = client.open(path, method=method, headers={"Host": "evil.example"})
+            assert "evil.example" not in f"{answer.headers}{answer.text}", path
+
+
+def test_a_form_for_the_desk_without_its_slash_is_405(settings):
+    client = create_app(settings._replace(secret_key="x" * 32)).test_client()
+    answer = client.post("/desk", data={"approve": "all"})
+    refusal(answer, 405)
+    assert answer.allow == {"GET", "HEAD", "OPTIONS"}
+
+
 @pytest.mark.parametrize(
     "query", ["\xff=\xfe", "strict=\xff", "a=\xc3\xa9", "%ff=%fe", "\xff" * 5000]
 )

@@ -1,0 +1,95 @@
+"""Ask the web at PUBLIC_URL whether it is there, from the scheduler, once a minute."""
+
+import json
+import logging
+import threading
+import time
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Self
+
+from peewee import BooleanField, TextField
+
+import database
+from database import PAST, InstantField, Table, clock
+from settings import Settings
+
+ASK_EVERY = 60  # seconds
+ANSWERS_WITHIN = 5  # seconds
+PAUSES = (15, 15)  # seconds between the tries of a round: a web that restarts is back by then
+LATELY = timedelta(seconds=75)  # another scheduler may reach what this one does not
+
+log = logging.getLogger("notices")
+
+
+class PublicAddress(Table):
+    """PUBLIC_URL, as schedulers see it; there is no row before it has answered once."""
+
+    url = TextField(primary_key=True)
+    answered_at = InstantField(PAST)
+    is_silent = BooleanField()  # when it was asked last
+
+    @classmethod
+    def note_answer(cls, url: str, now: datetime) -> None:
+        """Note that the service answered there."""
+        answered = {cls.answered_at: now, cls.is_silent: False}
+        row = cls.insert(url=url, answered_at=now, is_silent=False)
+        row.on_conflict(conflict_target=[cls.url], update=answered).execute()
+
+    @classmethod
+    def note_silence(cls, url: str, now: datetime) -> None:
+        """Note that the service does not answer there, unless it never did, or did lately."""
+        silent = (cls.url == url) & (cls.answered_at <= now - LATELY)
+        cls.update(is_silent=True).where(silent).execute()
+
+    @classmethod
+    def silent(cls, url: str) -> Self | None:
+        """Return this address if the service, asked last, did not answer there any more."""
+        return cls.get_or_none(cls.url == url, cls.is_silent)
+
+
+def start(settings: Settings) -> None:
+    """Start a thread that asks again and again, if anybody is to be told."""
+    if settings.public_url and settings.notify_url:
+        threading.Thread(target=ask_again, args=(settings.public_url,), daemon=True).start()
+
+
+def look(settings: Settings) -> None:
+    """Ask once, for a single pass."""
+    if settings.public_url and settings.notify_url:
+        _ask(settings.public_url, ())
+
+
+def ask_again(url: str) -> None:
+    """Ask for ever."""
+    while True:
+        _ask(url, PAUSES)
+        time.sleep(ASK_EVERY)
+
+
+def _ask(url, pauses):
+    """Ask until there is an answer, with these pauses in between; note whether there was one."""
+    with database.survived(log, "PUBLIC_URL is not asked"):
+        answered = answers(url)
+        for pause in () if answered else pauses:
+            time.sleep(pause)
+            if answered := answers(url):
+                break
+        if answered:
+            PublicAddress.note_answer(url, clock.now())
+        else:
+            PublicAddress.note_silence(url, clock.now())
+
+
+def answers(url: str) -> bool:
+    """Return whether the service answers at PUBLIC_URL."""
+    import urllib.request  # here, as each process imports this module
+    from http.client import HTTPException
+
+    body = None
+    with (
+        suppress(OSError, HTTPException, ValueError, RecursionError),
+        urllib.request.urlopen(f"{url}/healthz", timeout=ANSWERS_WITHIN) as answer,
+    ):
+        body = json.loads(answer.read(100_000))
+    return isinstance(body, dict) and "version" in body
