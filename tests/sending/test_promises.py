@@ -312,7 +312,7 @@ SCENES = (
     *("nothing_yet", "pause_is_lengthened", "doubt_is_settled_in_pause", "doubt_goes_first"),
     *("outage", "jump_beside_living", "death_beside_long_pass", "doubts_are_retried", "help"),
     *("doubt_beside_equal", "life_after_death", "late_no", "late_thread", "cancelled_in_doubt"),
-    *("send_date_at_night", "early_receipt", "doubt_after_equal"),
+    *("send_date_at_night", "early_receipt", "late_in_list", "fast_clock"),
 )
 
 
@@ -649,6 +649,19 @@ class Promises(RuleBasedStateMachine):
         self.make_pass(0, 0, [fate])
         self.move(0, "cancel")
         self.make_pass(0, 400, [fate])
+
+    def late_in_list(self, fate):
+        """A carrier's list does not show yet what it has taken."""
+        self.ask_for(1)
+        self.make_pass(0, 0, [LOST])
+        self.make_pass(0, 5, [YES])
+
+    def fast_clock(self, fate):
+        """The carrier's clock is behind when an answer is lost."""
+        self.set_clock(600)
+        self.ask_for(1)
+        self.make_pass(0, 0, [LOST])
+        self.make_pass(0, 70, [YES])
 
     def early_receipt(self, fate):
         """A receipt comes before its text's acceptance is recorded."""
