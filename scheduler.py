@@ -154,7 +154,7 @@ class Scheduler:
             self.step_at = now
         if self.stop.is_requested or self.is_busy:
             return self.is_busy
-        waits = may_claim and any(sender.waits_for_rate for sender in self.senders)
+        waits = may_claim and any(sender.waits for sender in self.senders)
         return made_progress or waits or self.suspects_death or bool(self.chores)
 
     def may_claim(self) -> bool:

@@ -80,9 +80,13 @@ class Sender:
         return bool(self.sends.under_way or recorder.unrecorded or asked)
 
     @property
-    def waits_for_rate(self) -> bool:
-        """Whether nothing may go now only because SEND_RATE is used up."""
-        return self.watch.rate_pause > 0
+    def waits(self) -> bool:
+        """Whether nothing may go now, but soon: for SEND_RATE, or a short pause of the carrier.
+
+        Nothing waits for the pauses of the testers' simulator.
+        """
+        short_pause = 0 if self.name == TESTERS else self.watch.short_pause
+        return self.watch.rate_pause > 0 or short_pause > 0
 
     def step(self, may_claim: bool) -> bool:
         """Do what can be done now; return whether that was anything, so there may be more to do.

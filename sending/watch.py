@@ -10,6 +10,8 @@ from sending.rate import Rate, Share
 from sending.runtime import TICK
 from sending.sends import Answer, NotSent, Send, Sends
 
+SHORT_PAUSE = 10  # seconds of a carrier's pause, the most that a single pass waits for
+
 log = logging.getLogger("scheduler")
 
 
@@ -33,6 +35,7 @@ class CarrierWatch:
         self.asked = None  # the future of the question, before that, whether the carrier serves
         self.serves = False  # whether it said so
         self.rate_pause = 0  # seconds for which SEND_RATE is used up
+        self.short_pause = 0  # seconds left of a pause that the carrier asked for, if they are few
         self.is_heard = False  # whether it gave an answer of its own, and none was silent since
 
     def permission(self, under_way: bool) -> tuple[Permission, float]:
@@ -44,7 +47,7 @@ class CarrierWatch:
         if self.asked:
             return self.answered()
         now, self.probe, self.serves = self.clock.now(), None, False
-        self.rate_pause = 0
+        self.rate_pause = self.short_pause = 0
         if self.stop.is_requested:
             return Permission.NONE, 0
         self.state = state = state_of(self.name)
@@ -61,6 +64,8 @@ class CarrierWatch:
             if (state.trouble or self.is_replaced) and not self.ask():
                 return Permission.NONE, TICK
         left = (state.retry_at - now).total_seconds() if state.retry_at else 0
+        if 0 < left <= SHORT_PAUSE and not state.trouble:
+            self.short_pause = left
         # Another's probe: its answer may come at any time
         return permission, 0 if state.trouble or permission is Permission.ALL else max(left, TICK)
 

@@ -6,6 +6,7 @@ import carrier_servers
 import carriers
 from carriers import CarrierError, Receipt, ways
 from carriers.ways import Way
+from database import db
 from databases import on_both
 from fake_carrier import FOR_GOOD, FOR_NOW
 from models import Message, Status
@@ -269,6 +270,7 @@ def test_what_a_person_decides_while_a_carrier_gives_no_answer_holds(run_both, d
 
     def find(*_):
         decide(message, DAY)
+        db.close()  # of this thread
         raise CarrierError("out of order")
 
     us.find = find

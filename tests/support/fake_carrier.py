@@ -84,7 +84,7 @@ def askable():
 def without_waiting(monkeypatch):
     """Have schedulers wait for nothing: the clock stands still."""
     monkeypatch.setattr(heartbeats, "WATCHED", 0)
-    monkeypatch.setattr(Sender, "waits_for_rate", False)
+    monkeypatch.setattr(Sender, "waits", False)
 
 
 @pytest.fixture
