@@ -163,13 +163,14 @@ def test_what_the_rate_holds_back_is_the_next_in_turn(names, settings, carrier, 
 @pytest.mark.slow
 def test_a_repeated_pass_begins_early_for_an_urgent_text(settings, carrier):
     """Two passes are ten minutes apart, which nobody waits for."""
-    every = Scheduler(settings._replace(**ALWAYS_OPEN), carrier)
+    every = Scheduler(settings._replace(**ALWAYS_OPEN, send_concurrency=1), carrier)
     key_of("u"), key_of("a")
 
     def create():
         now = clock.now()
-        for name in "au":
-            store(now=now, key=key_named(name), message=name)
+        with db.atomic():
+            for name in "au":
+                store(now=now, key=key_named(name), message=name)
         db.close()
 
     carrier.answers = {NEW_YORK: every.stop.request}
