@@ -3,6 +3,7 @@
 import pytest
 
 from carriers import Carrier, CarrierError
+from own_threads import IN_ORDER
 from scheduler import Scheduler
 from sending import heartbeats
 from sending.runtime import THIS_MACHINE
@@ -98,5 +99,5 @@ def run_pass(settings, carrier, at, without_waiting):
         at(instant)
         return Scheduler(settings._replace(**changes), carrier, run.runtime).run_pass()
 
-    run.runtime = THIS_MACHINE
+    run.runtime = IN_ORDER
     return run

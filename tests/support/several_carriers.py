@@ -5,8 +5,8 @@ import pytest
 from carriers import CarrierError
 from carriers.ways import Way
 from fake_carrier import FakeCarrier
+from own_threads import IN_ORDER
 from scheduler import Scheduler
-from sending.runtime import THIS_MACHINE
 
 UNREACHED = CarrierError("there is no connection", unreached=True)
 SILENT = CarrierError("it gave no answer", in_doubt=True, silent=True)
@@ -84,7 +84,7 @@ def run_both(settings, us, eu, at, without_waiting):
         first, *others = carriers or (us, eu)
         return Scheduler(changed, first, run.runtime, others).run_pass()
 
-    run.runtime = THIS_MACHINE
+    run.runtime = IN_ORDER
     return run
 
 
