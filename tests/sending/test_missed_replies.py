@@ -240,7 +240,7 @@ def test_texts_go_while_many_missed_ones_are_recorded(missed, run_pass, monkeypa
     assert order.count("reply") == 90
     assert order.count("text") == 3
     last = len(order) - order[::-1].index("text")
-    assert order[:last].count("reply") < 90, "a batch at a time"
+    assert order[:last].count("reply") <= 60, "a batch at a time"
 
 
 def test_a_text_that_cannot_be_recorded_holds_up_no_other(missed, run_pass, monkeypatch, caplog):
