@@ -19,7 +19,7 @@ from access.rules import end_of
 from carriers.alphabets import count_parts
 from carriers.lanes import new_lane
 from database import clock, db, isoformat
-from models import Message, Status, new_id
+from messages.model import Message, Status, new_id
 from recipients import Recipient
 from recipients.hours import BusinessHours, Facts, NeverOpens
 from schemas import BadRequest

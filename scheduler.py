@@ -18,16 +18,19 @@ from typing import Any, NoReturn
 import carriers
 import database
 import logs
+import models
 import settings as environment
 from carriers import Carrier, ways
 from carriers.lanes import TESTERS, Lane, Routes
 from events.delivery import Deliveries
 from events.outbox import Event
-from models import Message, Status
+from messages import receipts, waiting
+from messages.model import Message, Status
 from monitoring import checks, dead_web
 from monitoring.notices import Notices
+from replies import inbound, opt_outs
 from reports import queue
-from sending import claims, inbound, receipts, retention, waiting
+from sending import claims, retention
 from sending.carrier_state import CarrierState
 from sending.heartbeats import Pulse, take_over
 from sending.outcomes import UNANSWERED
@@ -218,7 +221,7 @@ class Scheduler:
     def begin_chores(self, now: datetime) -> None:
         """Look after the schedulers and carriers, and begin all chores that are not being done."""
         if CarrierState.is_behind(now):
-            for table in database.Table.__subclasses__():
+            for table in models.TABLES:
                 table.date_back(now)
         for sender in self.senders:
             sender.inbox.read_list()
@@ -227,7 +230,7 @@ class Scheduler:
         CarrierState.prepare(TESTERS)
         self.take_over()
         chores = self.promote, self.expire, self.forget
-        chores += receipts.forget, inbound.settle, Event.give_up, Event.forget
+        chores += receipts.forget, opt_outs.forget, inbound.settle, Event.give_up, Event.forget
         self.chores.extend(chore for chore in chores if chore not in self.chores)
 
     def take_over(self) -> None:

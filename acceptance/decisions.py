@@ -11,7 +11,7 @@ from access.do_not_call import OnDoNotCallList
 from access.keys import ApiKey, Role
 from access.limits import SECOND, Limit, Window, needs, recipient_reached
 from database import EPOCH
-from models import Message, Status
+from messages.model import Message, Status
 
 
 class NewMessage(NamedTuple):

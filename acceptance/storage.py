@@ -17,7 +17,7 @@ from access.countries import KeyCountry
 from access.keys import ApiKey
 from access.limits import KeyUse, lock_numbers
 from database import db
-from models import Message, accepted_to
+from messages.model import Message, accepted_to
 
 UNLESS_TAKEN = (
     "ON CONFLICT (key_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"

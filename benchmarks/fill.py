@@ -7,11 +7,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import database
-import models
 import settings
 from access.keys import ApiKey
 from database import clock, db
-from models import Message, Status
+from messages import model
+from messages.model import Message, Status
 
 BATCH = 2_000
 NUMBERS = """
@@ -54,7 +54,7 @@ def fill(count: int, status: Status = Status.SENT, keys: int = 1) -> None:
         key=f"{key.id} + number - number / {keys} * {keys}",
         instant=instant,
         status=status,
-        finished_at=instant if status in models.FINISHED else "NULL",
+        finished_at=instant if status in model.FINISHED else "NULL",
     )
     for first in range(0, count, BATCH):
         db.execute_sql(NUMBERS.format(first=first, end=min(first + BATCH, count)) + rows)

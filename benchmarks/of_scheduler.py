@@ -23,14 +23,14 @@ from machinery import (
 from peewee import SQL, fn
 
 import database
-import models
 from access import keys
 from carriers.lanes import Routes
 from carriers.ways import parse
 from database import clock
 from events.outbox import Event, EventAddress
+from messages import model, waiting
 from reports import queue
-from sending import claims, waiting
+from sending import claims
 
 TEXTS, SENDINGS = 4000, 3
 DELAY = 0.05  # seconds, as in peers.py
@@ -83,14 +83,14 @@ def send(server):
 
 def send_all(url, carrier_url, concurrency):
     """The seconds for which a pass sends TEXTS texts, and which it takes as a whole."""
-    fill.fill(TEXTS, models.Status.QUEUED)
+    fill.fill(TEXTS, model.Status.QUEUED)
     database.disconnect()
     seconds = run_scheduler(
         url, CARRIER_URL=carrier_url, SEND_CONCURRENCY=str(concurrency), **ALWAYS
     )
-    assert queue.by_status()[models.Status.SENT] == TEXTS
-    first, last = models.Message.select(
-        fn.MIN(models.Message.finished_at), fn.MAX(models.Message.finished_at)
+    assert queue.by_status()[model.Status.SENT] == TEXTS
+    first, last = model.Message.select(
+        fn.MIN(model.Message.finished_at), fn.MAX(model.Message.finished_at)
     ).scalar(as_tuple=True)
     database.disconnect()
     return DELAY + (last - first).total_seconds(), seconds
@@ -125,17 +125,17 @@ def send_and_tell(url, carrier, receivers):
 
     Until the last text, and until the last event of the first receiver.
     """
-    fill.fill(1000 * (1 + len(receivers)), models.Status.QUEUED, keys=1 + len(receivers))
+    fill.fill(1000 * (1 + len(receivers)), model.Status.QUEUED, keys=1 + len(receivers))
     now = clock.now()
     sender, told, *others = keys.ApiKey.select().order_by(keys.ApiKey.id)
     for key, address in zip((told, *others), receivers, strict=True):
         EventAddress.set(key, address, now)
-    ended = {"status": models.Status.CANCELLED, "finished_at": now}
-    models.Message.change(models.Message.update(ended).where(models.Message.key != sender))
+    ended = {"status": model.Status.CANCELLED, "finished_at": now}
+    model.Message.change(model.Message.update(ended).where(model.Message.key != sender))
     carrier_url = f"twilio://AC1:token@+15005550006?base_url=http://127.0.0.1:{carrier}"
-    unsent = models.Message.select().where(models.Message.status != models.Status.SENT)
+    unsent = model.Message.select().where(model.Message.status != model.Status.SENT)
     left = {
-        "texts": unsent.where(models.Message.key == sender),
+        "texts": unsent.where(model.Message.key == sender),
         "events": Event.select().where(Event.key == told),
     }
     scheduler = start_scheduler(url, CARRIER_URL=carrier_url, SEND_CONCURRENCY="8", **ALWAYS)
@@ -165,7 +165,7 @@ def many(server):
         seconds, spread, waits = {}, None, []
         for count in (1, 8):
             url = fresh()
-            fill.fill(4 * TEXTS, models.Status.QUEUED)
+            fill.fill(4 * TEXTS, model.Status.QUEUED)
             database.disconnect()
             with web(url=url, workers=4):
                 started = time.monotonic()
@@ -201,10 +201,10 @@ def promote(server):
         times = []
         for _ in range(3):
             fresh()
-            fill.fill(100_000, models.Status.SCHEDULED)
+            fill.fill(100_000, model.Status.SCHEDULED)
             started = time.monotonic()
             promoted = sum(iter(lambda: waiting.promote(clock.now()), Counter()), Counter())
-            assert promoted == {models.Status.QUEUED: 100_000}
+            assert promoted == {model.Status.QUEUED: 100_000}
             times.append(time.monotonic() - started)
             database.disconnect()
         show(f"promotion of 100,000, {name}", f"{statistics.median(times):.2f} s", "<= 3 s")
@@ -218,15 +218,15 @@ def turns(server):
     """
     for name, fresh in databases(server):
         fresh()
-        fill.fill(STORED, models.Status.QUEUED, keys=1000)
+        fill.fill(STORED, model.Status.QUEUED, keys=1000)
         claimed = claims_of("turns", name, Routes(parse("console:")), "console", ())
         assert len({message.key_id for message in claimed}) == 8
         second = SQL("'' || (send_at / 1000 - send_at / 60000 * 60)")
         change_lanes(second)
         claims_of("60 countries", name, Routes(parse("console:")), "console", (), most=25)
-        change_lanes(models.Message.country)
+        change_lanes(model.Message.country)
         routes = Routes(parse("console:#name=us&countries=US simulator:#name=eu&countries=GB"))
-        last = models.Message.select().order_by(models.Message.id.desc()).get()
+        last = model.Message.select().order_by(model.Message.id.desc()).get()
         last.lane = last.country = "GB"
         last.save()
         claimed = claims_of("another country", name, routes, "eu", {"us"}, put_back=True)
@@ -237,7 +237,7 @@ def turns(server):
 @database.patience()
 def change_lanes(value):
     """Put all messages into other lanes."""
-    models.Message.update(lane=value).execute()
+    model.Message.update(lane=value).execute()
     fill.vacuum()
 
 
@@ -252,7 +252,7 @@ def claims_of(what, name, routes, carrier, trouble, put_back=False, most=10):
             claimed = claims.Claims(claims.lanes(), routes, may_take).claim(8, turns)
         times.append(time.perf_counter() - began)
         if put_back:
-            models.Message.put_back(claimed)
+            model.Message.put_back(claimed)
         else:
             first_key = claimed[-1].key_id + 1
     show(

@@ -29,7 +29,7 @@ from machinery import (
 import database
 from access.keys import Role
 from database import clock
-from models import Message, Status
+from messages.model import Message, Status
 
 COMMANDS = {
     "stats": ("stats",),

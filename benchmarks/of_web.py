@@ -34,8 +34,8 @@ from machinery import (
 from twilio.request_validator import RequestValidator
 
 import database
-import models
 from access.limits import parse
+from messages import model
 
 
 def create(server):
@@ -168,7 +168,7 @@ def replies(server):
         for name, fresh in databases(server):
             url = fresh()
             key = new_key()
-            fill.fill(100_000, models.Status.QUEUED)
+            fill.fill(100_000, model.Status.QUEUED)
             database.disconnect()
             settings = ALWAYS | {"CARRIER_URL": carrier, "PUBLIC_URL": outside}
             with web(url=url, **settings) as (ours, _), start_scheduler(url, **settings) as pass_:
@@ -202,7 +202,7 @@ def created_and_sent(address, file, key, seconds=3):
 
 
 def sent():
-    return models.Message.select().where(models.Message.status == models.Status.SENT).count()
+    return model.Message.select().where(model.Message.status == model.Status.SENT).count()
 
 
 REPLYING = 4  # connections

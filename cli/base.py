@@ -22,7 +22,7 @@ from access.rules import UNITS
 from carriers import urls
 from database import PAGE, Refused, clock, isoformat
 from logs import printable
-from sending.replies import read_number
+from replies.model import read_number
 
 SHELL = "shell"  # recorded as the person who approved, cancelled, or changed the list
 

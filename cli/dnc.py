@@ -19,7 +19,7 @@ from access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
 from cli import base
 from database import BATCH, Refused, clock
 from recipients import InvalidNumber
-from sending.replies import put_on_list
+from replies.model import put_on_list
 
 dnc = base.Commands(
     "dnc",

@@ -18,8 +18,8 @@ from carriers import urls
 from cli import base
 from database import Refused, clock, db
 from events.outbox import Backlog, Event, EventAddress
+from messages import decisions
 from reports import usage
-from sending import decisions
 
 keys = base.Commands(
     "keys", help="API keys, for programs that send texts and for people at the desk."

@@ -16,13 +16,14 @@ from access.do_not_call import LastReply
 from access.sign_ins import SignIn
 from cli import base
 from database import PAGE, clock
-from models import RETRYABLE, WAITING, WITHDRAWN, Message, Status
+from messages import receipts
+from messages.attempts import Attempt
+from messages.decisions import Selection
+from messages.model import RETRYABLE, WAITING, WITHDRAWN, Message, Status
+from replies.model import Reply
 from reports import listings, queue
 from reports.listings import Filter
-from sending import outcomes, receipts, retention
-from sending.attempts import Attempt
-from sending.decisions import Selection
-from sending.replies import Reply
+from sending import outcomes, retention
 
 UNSHOWN = {  # columns
     *("id", "key", "lane", "due_since", "idempotency_key", "request_digest", "answer", "answers"),

@@ -7,8 +7,8 @@ import click
 
 from cli import base
 from database import clock
-from sending import inbox
-from sending.replies import Reply
+from replies import inbox
+from replies.model import Reply
 
 LONGEST = 60  # characters of a text in the table
 

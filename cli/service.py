@@ -8,16 +8,16 @@ import click
 from flask import current_app
 
 import database
-import models
 from access import do_not_call
 from carriers import Carrier, CarrierError
 from cli import base
 from database import Refused, clock
 from events.outbox import Event
-from models import Status
+from messages import model, receipts
+from messages.model import Status
 from monitoring import checks, health
+from replies import opt_outs
 from reports import queue
-from sending import receipts
 
 TEST_TEXT = "A test of the text message service."
 TEST_LASTS = 600  # seconds
@@ -65,7 +65,7 @@ def ask(carrier: Carrier, to: str | None) -> int:
         base.say(carrier.warning, err=True)
     try:
         if to:
-            message_id = str(models.new_id(clock.now()))
+            message_id = str(model.new_id(clock.now()))
             said = carrier.send(to, TEST_TEXT, message_id=message_id, valid_for=TEST_LASTS)
             base.say(f"{carrier.name} accepted the text" + (f": {said}" if said else ""))
         else:
@@ -107,7 +107,7 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
         "awaiting_approval": queue.awaiting_approval(),
         "events": {name: backlog._asdict() for name, backlog in Event.by_name().items()},
         "receipts_unmatched": receipts.unmatched(day_ago, now),
-        "opt_outs_ignored": receipts.ignored_opt_outs(day_ago),
+        "opt_outs_ignored": opt_outs.ignored_opt_outs(day_ago),
         **state_as_object(state),
     }
     if as_json:

@@ -13,7 +13,7 @@ from database import clock
 from desk import lists
 from desk.door import blueprint, operator, see
 from desk.words import unbroken
-from sending.replies import put_on_list
+from replies.model import put_on_list
 
 log = logging.getLogger("web")
 

@@ -9,10 +9,10 @@ import recipients
 from access.rules import Rules
 from carriers.alphabets import costly
 from desk.words import ago, counted, date_and_time, international, named
-from models import RETRYABLE, WAITING, Message, Status
+from messages.attempts import Attempt, Result
+from messages.model import RETRYABLE, WAITING, Message, Status
 from reports.listings import Cursor
 from sending import outcomes
-from sending.attempts import Attempt, Result
 
 MOST_COSTLY = 5  # characters that are named if they make more parts
 WORDS = {

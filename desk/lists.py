@@ -9,9 +9,9 @@ from flask import Response, abort, redirect, request, session
 
 from access.sign_ins import SignIn
 from database import EPOCH, MILLISECOND
+from replies.model import read_number
 from reports.listings import Cursor
 from reports.matching import LONGEST
-from sending.replies import read_number
 
 PAGE = 50  # cards
 MANY = 1_000  # messages; waiting ones, and those of an hour, are counted up to here

@@ -26,12 +26,12 @@ from desk.entries import Entry
 from desk.lists import MANY, PAGE, page_start, pressed
 from desk.overview import look_over
 from desk.words import counted
-from models import Message, Status
+from messages.decisions import UNDO_FOR_CERTAIN, Selection
+from messages.model import Message, Status
+from messages.waiting import expire
+from replies import inbox
 from reports import listings
 from reports.listings import Filter
-from sending import inbox
-from sending.decisions import UNDO_FOR_CERTAIN, Selection
-from sending.waiting import expire
 
 FILTERS = ("status", "key", "day")  # of messages
 

@@ -7,7 +7,7 @@ from flask import current_app, g
 from carriers.lanes import Lane, Routes
 from desk.door import blueprint
 from desk.lists import MANY
-from models import Message
+from messages.model import Message
 from monitoring.health import Health
 from reports import queue, usage
 

@@ -17,11 +17,11 @@ from desk.do_not_call import add_number, remove_number
 from desk.door import blueprint, operator, see
 from desk.lists import MANY, PAGE, page_start, pressed
 from desk.words import international, unbroken
-from models import Message
+from messages.model import Message
+from replies import inbox
+from replies.model import READ, Reply
 from reports import listings
 from reports.listings import Cursor
-from sending import inbox
-from sending.replies import READ, Reply
 
 
 @blueprint.get("/replies")

@@ -14,7 +14,7 @@ from flask import session
 from database import EPOCH, MILLISECOND
 from desk.entries import Entry
 from desk.lists import PAGE
-from sending.decisions import UNDO_WITHIN
+from messages.decisions import UNDO_WITHIN
 
 MOST = 2 * (PAGE + 1)
 """The most ids of all results, where each result counts as one more: two pages.

@@ -24,8 +24,8 @@ from access.limits import SECOND
 from database import EPOCH, PAST, InstantField, Table, clock, isoformat
 from events.outbox import Event
 from monitoring import health
+from replies import inbox
 from reports import queue, usage
-from sending import inbox
 from settings import Settings
 
 PROBLEM = "problem "  # begins the subject of a problem: its kind and its name follow

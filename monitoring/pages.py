@@ -16,11 +16,12 @@ from werkzeug.exceptions import NotFound, Unauthorized
 import schemas
 from database import EPOCH, clock
 from events.outbox import Event
+from messages import receipts
 from monitoring import health, metrics
 from monitoring.abuse import Abuse
+from replies import opt_outs
 from reports import queue
 from reports.arrivals import Arrivals
-from sending import receipts
 from web import files
 from web.requests import BEARER, bearer_token
 
@@ -128,7 +129,7 @@ def show_metrics() -> Response:
     problems = {kind: problems[kind] for kind in health.KINDS}
     carriers = state.carriers or [state]
     down = {each.carrier or "": int(bool(each.trouble)) for each in carriers}
-    unmatched, ignored = receipts.unmatched(day_ago, now), receipts.ignored_opt_outs(day_ago)
+    unmatched, ignored = receipts.unmatched(day_ago, now), opt_outs.ignored_opt_outs(day_ago)
     gauges = [
         ("", "Messages that have not ended, by status.", queue.waiting(), "status"),
         ("_ended_last_hour", "Messages that ended in the last hour, by status.", ended, "status"),

@@ -7,19 +7,19 @@ from typing import NamedTuple
 
 from peewee import SQL, Select, Tuple, Value, fn
 
-import models
 from access.keys import ApiKey, Role
 from database import EPOCH, MILLISECOND, Refused, db, in_pages
-from models import Message, Status, first_id, has_status
+from messages import model
+from messages.model import Message, Status, first_id, has_status
 from reports.matching import look_through, matches
 from reports.queue import UNFINISHED
 
-AWAITS_OPERATOR = [models.AWAITS_APPROVAL & has_status(status) for status in models.WAITING]
+AWAITS_OPERATOR = [model.AWAITS_APPROVAL & has_status(status) for status in model.WAITING]
 """What waits for an operator's approval; an index serves each condition."""
 
 # In SQL, as the indexes that begin with the key have them
 IS_SENDABLE = f"{has_status(Status.QUEUED).sql} AND approved"
-AWAITS_GROUP = f"{has_status(*models.WAITING).sql} AND NOT approved AND available_to_group"
+AWAITS_GROUP = f"{has_status(*model.WAITING).sql} AND NOT approved AND available_to_group"
 
 THEIRS = """
     message WHERE key_id = api_key.id AND {which}
@@ -89,10 +89,10 @@ def _conditions(only):
     """Yield the conditions on whose messages are listed, and in which state."""
     if only.status:
         yield has_status(Status(only.status))
-    if only.status in models.FINISHED and not only.to:  # few messages have the same number
-        yield models.HAS_ENDED  # names the index
+    if only.status in model.FINISHED and not only.to:  # few messages have the same number
+        yield model.HAS_ENDED  # names the index
     if only.awaiting_approval:
-        yield models.AWAITS_APPROVAL
+        yield model.AWAITS_APPROVAL
     if only.to:
         yield Message.to == only.to
     if only.country:
@@ -235,7 +235,7 @@ def times_texted(numbers: Collection[str], since: datetime) -> dict[str, int]:
 
     Those of testers count for no number.
     """
-    taken = has_status(*models.TAKEN) & (Message.finished_at >= since)
+    taken = has_status(*model.TAKEN) & (Message.finished_at >= since)
     taken &= Message.key.not_in(ApiKey.testers())
     texts = Message.select(Message.to, fn.COUNT(SQL("*"))).where(Message.to.in_([*numbers]), taken)
     return dict(texts.group_by(Message.to).tuples()) if numbers else {}

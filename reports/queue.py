@@ -7,17 +7,17 @@ from typing import NamedTuple
 
 from peewee import SQL, Case, Select, ValuesList, fn
 
-import models
 from access.keys import ApiKey
 from database import InstantField, db
 from events.outbox import FEWEST_TRIES, Event, EventAddress
-from models import Message, Status, has_status
+from messages import model
+from messages.model import Message, Status, has_status
 
 HOUR = timedelta(hours=1)
 
 UNFINISHED = {
     Status.SCHEDULED: [has_status(Status.SCHEDULED)],
-    Status.QUEUED: [models.IS_SENDABLE, models.AWAITS_APPROVAL & has_status(Status.QUEUED)],
+    Status.QUEUED: [model.IS_SENDABLE, model.AWAITS_APPROVAL & has_status(Status.QUEUED)],
     Status.SENDING: [
         has_status(Status.SENDING)
         & Message.id.in_(SQL("(SELECT message_id FROM attempt WHERE result IS NULL)"))
@@ -35,7 +35,7 @@ GROUP BY attempt.carrier ORDER BY attempt.carrier
 
 def awaiting_approval() -> int:
     """Count the messages that wait for approval."""
-    return count_up_to(models.AWAITS_APPROVAL)
+    return count_up_to(model.AWAITS_APPROVAL)
 
 
 class Approvals(NamedTuple):
@@ -55,19 +55,19 @@ def approvals() -> Approvals:
     newest = fn.MAX(Message.id.cast("text")).coerce(False)  # Postgres has no largest UUID
     first = fn.MIN(Message.send_at), fn.MIN(Message.expires_at)
     row = Message.select(fn.COUNT(SQL("*")), newest, *first)
-    return Approvals(*row.where(models.AWAITS_APPROVAL).tuples().get())
+    return Approvals(*row.where(model.AWAITS_APPROVAL).tuples().get())
 
 
 def approvals_by_key() -> list[tuple[str, int]]:
     """Count the messages that wait for approval by the names of their keys, the most first."""
     messages = fn.COUNT(SQL("*"))
-    counts = Message.select(ApiKey.name, messages).join(ApiKey).where(models.AWAITS_APPROVAL)
+    counts = Message.select(ApiKey.name, messages).join(ApiKey).where(model.AWAITS_APPROVAL)
     return list(counts.group_by(ApiKey.name).order_by(messages.desc(), ApiKey.name).tuples())
 
 
 def awaiting_carrier(paused_too: bool = True) -> int:
     """Count the messages that may be sent now, with those of paused keys or without."""
-    return count_up_to(models.IS_SENDABLE if paused_too else models.IS_SENDABLE & may_go())
+    return count_up_to(model.IS_SENDABLE if paused_too else model.IS_SENDABLE & may_go())
 
 
 def under_way() -> dict[str, int]:
@@ -78,7 +78,7 @@ def under_way() -> dict[str, int]:
 def in_lane(lane: str, excluded: Collection[int]) -> int:
     """Count the messages in a lane that may be sent now, except those of the excluded keys."""
     in_lane = (Message.lane == lane) & Message.key.not_in([*excluded])
-    return count_up_to(models.IS_SENDABLE & in_lane)
+    return count_up_to(model.IS_SENDABLE & in_lane)
 
 
 def oldest_due(now: datetime) -> datetime | None:
@@ -89,7 +89,7 @@ def oldest_due(now: datetime) -> datetime | None:
     """
     is_due = has_status(Status.SCHEDULED) & (Message.send_at <= now)
     due = Message.select(fn.MIN(Message.send_at)).where(is_due, may_go())
-    tried = Message.select(fn.MIN(Message.due_since)).where(models.IS_RETRYING, may_go())
+    tried = Message.select(fn.MIN(Message.due_since)).where(model.IS_RETRYING, may_go())
     due_at = fn.COALESCE(Message.due_since, _ready_at())
     (is_under_way,) = UNFINISHED[Status.SENDING]
     under_way = Message.select(fn.MIN(due_at)).where(is_under_way, may_go())
@@ -107,7 +107,7 @@ def _ready_at():
 
 def _oldest_sendable():
     """Return since when the first message of any key could have been sent."""
-    theirs = Message.select(_ready_at()).where(Message.key == ApiKey.id, models.IS_SENDABLE)
+    theirs = Message.select(_ready_at()).where(Message.key == ApiKey.id, model.IS_SENDABLE)
     first = theirs.order_by(Message.send_at, Message.id).limit(1)
     earliest = ApiKey.select(fn.MIN(first)).where(ApiKey.paused_at.is_null())
     return Message.send_at.python_value(earliest.scalar())
@@ -146,13 +146,13 @@ def may_go():
 
 def retrying() -> int:
     """Count the messages that wait for another try."""
-    return count_up_to(models.IS_RETRYING)
+    return count_up_to(model.IS_RETRYING)
 
 
 def last_sent_at() -> datetime | None:
     """Return when a carrier last took a text."""
-    latest = Message.select(fn.MAX(Message.finished_at)).where(models.HAS_ENDED)
-    instants = (latest.where(Message.status == status).scalar() for status in models.TAKEN)
+    latest = Message.select(fn.MAX(Message.finished_at)).where(model.HAS_ENDED)
+    instants = (latest.where(Message.status == status).scalar() for status in model.TAKEN)
     return max(filter(None, instants), default=None)
 
 
@@ -169,7 +169,7 @@ def by_status() -> dict[str, int]:
 
 def count_ended(before: datetime) -> int:
     """Count the messages that ended before an instant."""
-    ended = has_status(*models.FINISHED) & models.HAS_ENDED
+    ended = has_status(*model.FINISHED) & model.HAS_ENDED
     return count_up_to(ended & (Message.finished_at < before))
 
 
@@ -181,7 +181,7 @@ def ended_since(instant: datetime, most: int | None = None) -> dict[str, int]:
     since = Message.finished_at >= instant
     return {
         status: count_up_to((Message.status == status) & since, most, Message.finished_at)
-        for status in models.FINISHED
+        for status in model.FINISHED
     }
 
 
@@ -196,17 +196,17 @@ def going_out(first: datetime, hours: int, most: int) -> list[tuple[int, int]]:
     since, until = spans.c.column1, spans.c.column2  # as both databases name them
     is_there = (Message.send_at >= since) & (Message.send_at < until)
     due = has_status(Status.SCHEDULED) & is_there
-    conditions = due, due & models.AWAITS_APPROVAL
+    conditions = due, due & model.AWAITS_APPROVAL
     counted = [_counted(each, most, Message.send_at) for each in conditions]
     counts = [*Select([spans], counted).order_by(since).tuples().execute(db)]
     total, unapproved = counts[0]
-    queued = count_up_to(models.IS_SENDABLE, most, Message.key, Message.send_at)
+    queued = count_up_to(model.IS_SENDABLE, most, Message.key, Message.send_at)
     return [(min(most, total + queued), unapproved), *counts[1:]]
 
 
 def due_once_approved(most: int) -> int:
     """Count the messages that only an approval keeps from being sent now, up to `most`."""
-    return count_up_to(has_status(Status.QUEUED) & models.AWAITS_APPROVAL, most, Message.send_at)
+    return count_up_to(has_status(Status.QUEUED) & model.AWAITS_APPROVAL, most, Message.send_at)
 
 
 def count_up_to(condition, most=None, *order):

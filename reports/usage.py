@@ -10,7 +10,7 @@ from peewee import SQL, fn
 from access.keys import MAY_SEND, ApiKey
 from access.limits import SECOND, UNITS, KeyUse, Limit
 from database import EPOCH, db
-from models import Message, Status, first_id, has_status
+from messages.model import Message, Status, first_id, has_status
 from reports.listings import chosen_keys
 
 USED = (Status.SENT, Status.DELIVERED, Status.UNDELIVERED, Status.FAILED)

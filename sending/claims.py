@@ -15,7 +15,7 @@ from peewee import SQL
 from access.keys import ApiKey, ids_of
 from carriers.lanes import Lane, Routes, is_of_answers
 from database import db
-from models import Message
+from messages.model import Message
 from sending.carrier_state import known_to_others
 
 SENDABLE = "status IN ('queued') AND approved"

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from peewee import IntegerField, UUIDField
 
 from database import PAST, InstantField, Table, db
-from models import Message
-from sending.attempts import Attempt
+from messages.attempts import Attempt
+from messages.model import Message
 from sending.runtime import Clock
 
 BEAT_EVERY = 3  # seconds

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import recipients
 from access.rules import KeyRules, Rules
 from carriers import LISTED_WITHIN, CarrierError
-from models import WAITING, Message, Status
+from messages.model import WAITING, Message, Status
 from recipients import Recipient
 from recipients.hours import BusinessHours, NeverOpens
 

@@ -10,11 +10,13 @@ from datetime import datetime, timedelta
 from carriers import Carrier, CarrierError, OptOut, Reply, TooFast
 from carriers.lanes import Lane, Routes
 from database import db, passed_over
-from models import WAITING, Message, Status
-from sending import doubts, inbound, outcomes, receipts
-from sending.attempts import Attempt, Result, was_refused
+from messages import doubts, receipts
+from messages.attempts import Attempt, Result, was_refused
+from messages.model import WAITING, Message, Status
+from replies import inbound, opt_outs
+from replies.inbound import ReplyRules
+from sending import outcomes
 from sending.carrier_state import CarrierState
-from sending.inbound import ReplyRules
 from sending.outcomes import Outcome, Terms
 from sending.sends import Answer, NotSent, Send
 from sending.watch import CarrierWatch
@@ -111,7 +113,7 @@ class Recorder:
         message = send.message
         if error.opted_out:
             said = OptOut(message.to, stop=True, source="carrier")
-            self.counts["blocked"] += receipts.record_opt_out(said, now, self.terms.key.check_dnc)
+            self.counts["blocked"] += opt_outs.record_opt_out(said, now, self.terms.key.check_dnc)
         with db.atomic():
             message.read_again()
             others = bool(self.others(send))

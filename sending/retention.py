@@ -12,8 +12,8 @@ from peewee import IntegerField
 
 from access.audit import Action, Audit
 from database import PAGE, PAST, InstantField, Table, db, isoformat
-from models import FINISHED, HAS_ENDED, Message, has_status
-from sending.replies import Reply
+from messages.model import FINISHED, HAS_ENDED, Message, has_status
+from replies.model import Reply
 from settings import Settings
 
 EVERY = timedelta(minutes=1)  # between looks, once all that is old is gone

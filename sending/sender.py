@@ -17,13 +17,14 @@ from access.rules import KeyRules
 from carriers import Carrier
 from carriers.lanes import TESTERS, Routes
 from database import db
-from models import Message, Status
-from sending import claims, doubts, outcomes, receipts
-from sending.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
+from messages import doubts, receipts
+from messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
+from messages.model import Message, Status
+from replies.inbound import ReplyRules
+from sending import claims, outcomes
 from sending.carrier_state import CarrierState, Permission
 from sending.claims import Claims
 from sending.heartbeats import Heartbeat, Pulse
-from sending.inbound import ReplyRules
 from sending.outcomes import Outcome, Terms
 from sending.rate import Rate
 from sending.recorder import Inbox, Recorder, take_back

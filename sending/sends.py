@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from carriers import Carrier, CarrierError
-from models import Message
+from messages.model import Message
 from sending import outcomes
 from sending.heartbeats import Pulse
 from sending.outcomes import Outcome, Terms

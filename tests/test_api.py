@@ -12,7 +12,7 @@ from access.do_not_call import DoNotCall
 from answers import PATH, accepted, problems, refusal, sender
 from app import create_app
 from database import clock, isoformat
-from models import Message
+from messages.model import Message
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 
 JULY_EVENING = datetime(2026, 7, 15, 17, 0, tzinfo=UTC)  # 6 PM in London

@@ -9,7 +9,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from answers import PATH, accepted, error_in, problems
-from models import Message
+from messages.model import Message
 from samples import LONDON, NEW_YORK, VALID
 
 json_values = st.recursive(

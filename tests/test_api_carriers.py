@@ -5,7 +5,7 @@ import pytest
 from access.keys import ApiKey, Role
 from answers import accepted, refusal, sender
 from app import create_app
-from models import Message
+from messages.model import Message
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 
 NUMBERS = {"US": NEW_YORK, "GB": LONDON, "FR": "+33123456789"}

@@ -10,7 +10,7 @@ from access.keys import ApiKey
 from answers import PATH, accepted, problems, refusal
 from database import clock
 from databases import on_both
-from models import Message
+from messages.model import Message
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 
 pytestmark = on_both

@@ -9,7 +9,7 @@ import pytest
 from access.keys import ApiKey
 from answers import sender
 from databases import on_both
-from models import Message
+from messages.model import Message
 from samples import HOUR, MILLISECOND, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
 
 pytestmark = on_both

@@ -12,7 +12,7 @@ from access.keys import ApiKey, Role, digest_of
 from access.sign_ins import SignIn
 from answers import PATH, accepted, refusal, sender
 from database import Refused, clock, db
-from models import Message
+from messages.model import Message
 from query_plans import plans
 from samples import HOUR, TUESDAY_NOON, VALID
 from stored_messages import look

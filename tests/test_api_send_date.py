@@ -6,7 +6,7 @@ import pytest
 
 from answers import accepted, problems, sender
 from app import create_app
-from models import Message
+from messages.model import Message
 from samples import HOUR, MILLISECOND, SUNDAY_NIGHT, TUESDAY_NOON
 
 OPENING = datetime(2026, 3, 3, 14, 0, tzinfo=UTC)  # 9 AM in New York, a Tuesday

@@ -18,7 +18,7 @@ from answers import PATH, accepted, problems, refusal, sender
 from app import create_app
 from database import clock, pool
 from databases import END_OTHER_CONNECTIONS, on_both, on_postgres
-from models import Message
+from messages.model import Message
 from recipients.hours import BusinessHours
 from samples import NEW_YORK, VALID
 from stored_messages import connection_of

@@ -14,6 +14,7 @@ from peewee import (
 )
 
 import database
+import models
 from access.do_not_call import OptedOut
 from app import create_app
 from carriers import CarrierError
@@ -21,9 +22,9 @@ from databases import on_both
 from events.delivery import DELAYS
 from events.outbox import LONGEST_DELAY, Event
 from fake_carrier import FOR_NOW, SLOWLY
-from models import FURTHEST_AHEAD, Message, Status
+from messages.attempts import Attempt
+from messages.model import FURTHEST_AHEAD, Message, Status
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from signed_callbacks import SECRET, VONAGE, of_vonage
 from stored_messages import again, held, key_named, store
@@ -54,7 +55,7 @@ def name_of(field):
 
 INSTANTS = {
     name_of(field): field
-    for table in database.Table.__subclasses__()
+    for table in models.TABLES
     for field in table._meta.sorted_fields
     if isinstance(field, database.InstantField)
 }

@@ -26,7 +26,7 @@ from database.postgres import Adapter
 from databases import on_postgres
 from events.delivery import Deliveries
 from events.outbox import Event, EventAddress
-from models import FINISHED, Message, Status
+from messages.model import FINISHED, Message, Status
 from postgres_server import installed
 from running import ROOT, Process, free_port, wait_until
 from samples import TUESDAY_NOON

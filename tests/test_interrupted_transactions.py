@@ -11,6 +11,7 @@ import sqlite3
 import pytest
 
 import database
+import models
 from access.do_not_call import OptedOut
 from answers import refusal
 from app import create_app
@@ -21,12 +22,13 @@ from database import db
 from desk_visitor import Visitor, ask, issue
 from events.delivery import Deliveries, Receiver, Try
 from events.outbox import Event, EventAddress
-from models import Message, Status
+from messages import doubts, receipts
+from messages.attempts import Attempt
+from messages.model import Message, Status
+from replies import inbound
+from replies.inbound import ReplyRules
 from samples import DAY, HOUR, LONDON, MINUTE, NEIGHBOUR, NEW_YORK, TUESDAY_NOON
-from sending import doubts, inbound, receipts
-from sending.attempts import Attempt
 from sending.heartbeats import Heartbeat
-from sending.inbound import ReplyRules
 from signed_callbacks import TOKEN, TWILIO, of_twilio
 from stored_messages import SENDER, again, claim, decide_on, held, key_named, store, take_over
 
@@ -77,7 +79,7 @@ class Interruption:
 
 def stored():
     """Return how many rows each table has, and what is told of messages and listed numbers."""
-    counts = {table.__name__: table.select().count() for table in database.Table.__subclasses__()}
+    counts = {table.__name__: table.select().count() for table in models.TABLES}
     columns = (Message.id, Message.status, Message.approved, Message.carrier_reference, Message.to)
     events = Event.select(Event.id, Event.tries).order_by(Event.id)
     address = EventAddress.select(EventAddress.url, EventAddress.off)

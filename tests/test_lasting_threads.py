@@ -10,7 +10,7 @@ from database import clock
 from events import delivery
 from events.delivery import Deliveries
 from events.outbox import Event, EventAddress
-from models import Message, Status
+from messages.model import Message, Status
 from monitoring import notices
 from monitoring.notices import Notices
 from running import wait_until

@@ -20,7 +20,9 @@ from carriers import CarrierError
 from databases import on_both
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST
 from faulty_database import FaultyDatabase
-from models import TAKEN, WAITING, Message, Status
+from messages import receipts, waiting
+from messages.attempts import Attempt
+from messages.model import TAKEN, WAITING, Message, Status
 from recipients.hours import Clocks
 from samples import (
     ALWAYS_OPEN,
@@ -35,8 +37,7 @@ from samples import (
     TUESDAY_NOON,
 )
 from scheduler import Scheduler
-from sending import heartbeats, receipts, waiting
-from sending.attempts import Attempt
+from sending import heartbeats
 from sending.heartbeats import Heartbeat
 from sending.outcomes import Outcome
 from sending.runtime import Clock, Runtime

@@ -8,7 +8,7 @@ import pytest
 
 import schemas
 from answers import PATH, problems, refusal
-from models import Message
+from messages.model import Message
 from samples import LONDON, NEW_YORK, VALID
 
 TYPES = {

@@ -7,8 +7,8 @@ from flask import Flask, Response, abort, current_app, request
 
 from carriers import Callback, NotGenuine
 from database import clock
-from sending import inbound
-from sending.inbound import ReplyRules
+from replies import inbound
+from replies.inbound import ReplyRules
 from web.requests import read_body
 
 PREFIX = "/carriers/"

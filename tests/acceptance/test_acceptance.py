@@ -20,7 +20,7 @@ from access.do_not_call import DoNotCall, OnDoNotCallList, OptedOut
 from access.keys import ApiKey, Role
 from access.limits import KeyUse, LimitReached, parse, parse_recipient_limit
 from databases import on_both, on_postgres
-from models import Message, Status, first_id
+from messages.model import Message, Status, first_id
 from running import wait_until
 from samples import DAY, LONDON, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import create, key_named, new_message

@@ -9,7 +9,7 @@ from peewee import IntegrityError, OperationalError
 from acceptance.inserts import MOST, Inserts
 from database import db
 from databases import on_both
-from models import Message
+from messages.model import Message
 from stored_messages import create
 
 pytestmark = on_both

@@ -16,7 +16,7 @@ from database import db
 from databases import on_both, on_postgres, on_sqlite
 from desk_visitor import Visitor
 from events.outbox import EventAddress
-from models import Message, Status
+from messages.model import Message, Status
 from own_threads import begin
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from sending import retention

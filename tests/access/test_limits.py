@@ -14,7 +14,7 @@ from answers import accepted, refusal, sender
 from app import create_app
 from database import clock
 from databases import on_both, on_sqlite
-from models import Message, Status
+from messages.model import Message, Status
 from query_plans import reads_whole
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import create, key_named, store_many

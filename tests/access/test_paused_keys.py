@@ -6,10 +6,10 @@ from access.keys import ApiKey
 from answers import accepted, refusal, sender
 from database import Refused, clock
 from databases import on_both
-from models import Status
+from messages import decisions
+from messages.model import Status
 from reports import listings, queue
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
-from sending import decisions
 from stored_messages import again, decide_on, key_named, statuses, store, store_many
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]

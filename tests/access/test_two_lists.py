@@ -20,9 +20,10 @@ from carriers import OptOut
 from database import clock
 from databases import on_both
 from desk_visitor import Visitor, issue
-from models import Status
+from messages import waiting
+from messages.model import Status
+from replies import opt_outs
 from samples import DAY, HOUR, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import receipts, waiting
 from stored_messages import again, key_named, store
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
@@ -95,7 +96,7 @@ def happen(step, lists, now):
     else:
         at = None if how is None else now + how * SECOND
         source = "carrier" if what.startswith("the") else "reply"
-        receipts.record_opt_out(OptOut(NEW_YORK, what != "START", source, at), now, "asked")
+        opt_outs.record_opt_out(OptOut(NEW_YORK, what != "START", source, at), now, "asked")
         lists.hear(what != "START", at, now)
 
 

@@ -10,7 +10,7 @@ from cli import messages
 from database import PAGE, db, tables
 from databases import on_both
 from events.outbox import Event, EventAddress
-from models import Message, Status
+from messages.model import Message, Status
 from samples import DAY, HOUR, TUESDAY_NOON
 from stored_messages import again, decide_on, statuses, store, store_many
 

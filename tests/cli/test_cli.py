@@ -13,9 +13,10 @@ import cli.base
 import database
 from access.do_not_call import OptedOut
 from carriers import OptOut, Receipt
-from models import FINISHED, Status
+from messages import receipts
+from messages.model import FINISHED, Status
+from replies import opt_outs
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
-from sending import receipts
 from sending.carrier_state import CarrierState
 from settings import VERSION
 from stored_messages import FAKE, store, store_history
@@ -164,7 +165,7 @@ def history(database_url, at):
     for n, minutes in enumerate((0, 4, 6, 60, 1_439, 1_441)):
         then = TUESDAY_NOON - timedelta(minutes=minutes)
         receipts.record_receipts([Receipt(f"SM{n}", True)], then, FAKE)
-        receipts.record_opt_out(OptOut(LONDON, True, "reply", certain=False), then, "asked")
+        opt_outs.record_opt_out(OptOut(LONDON, True, "reply", certain=False), then, "asked")
 
 
 def test_stats_are_drawn_for_people(history, session):

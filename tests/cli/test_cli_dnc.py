@@ -17,8 +17,8 @@ from app import create_app
 from carriers import OptOut
 from database import clock
 from databases import on_both, on_sqlite
+from replies import opt_outs
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
-from sending import receipts
 from stored_messages import key_named
 
 pytestmark = [on_both, pytest.mark.usefixtures("noon")]
@@ -311,7 +311,7 @@ def test_more_than_a_batch_is_imported_and_repeats_are_counted_once(import_file,
 
 def test_the_history_tells_every_change_by_whomever(session, run, import_file, at):
     def reply(stop, source="reply"):
-        receipts.record_opt_out(OptOut(NEW_YORK, stop, source), clock.now(), "asked")
+        opt_outs.record_opt_out(OptOut(NEW_YORK, stop, source), clock.now(), "asked")
 
     changes = (
         lambda: run("dnc", "add", NEW_YORK, LONDON),

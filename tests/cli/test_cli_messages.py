@@ -12,7 +12,7 @@ from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from cli import base
 from databases import on_postgres
-from models import FINISHED, Message, Status
+from messages.model import FINISHED, Message, Status
 from samples import DAY, HOUR, LONDON, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
 from stored_messages import again, held, key_named, store, store_many
 

@@ -8,11 +8,11 @@ import pytest
 
 from carriers import Reply as Said
 from carriers.ways import Way
-from models import Status
+from messages.model import Status
+from replies import inbound
+from replies.inbound import ReplyRules
+from replies.model import Reply
 from samples import DAY, HOUR, LONDON, NEW_YORK, TUESDAY_NOON
-from sending import inbound
-from sending.inbound import ReplyRules
-from sending.replies import Reply
 from stored_messages import held
 
 pytestmark = pytest.mark.usefixtures("noon", "database_url")

@@ -9,7 +9,7 @@ import pytest
 
 from access.keys import ApiKey
 from carriers.alphabets import count_parts
-from models import Message, Status
+from messages.model import Message, Status
 from samples import LONDON, MILLISECOND, NEW_YORK, TUESDAY_NOON
 from stored_messages import key_named, store
 

@@ -12,6 +12,7 @@ import pytest
 from peewee import TextField
 
 import database
+import models
 import schemas
 from access.do_not_call import LastReply, OptedOut
 from access.sign_ins import SignIn
@@ -20,10 +21,11 @@ from carriers.ways import Way
 from database import clock, sqlite
 from databases import on_both, on_sqlite
 from events.outbox import Event, EventAddress
-from models import Message, Status
+from messages import receipts
+from messages.model import Message, Status
+from messages.receipts import EarlyReceipt
+from replies import inbound, opt_outs
 from samples import DAY, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import inbound, receipts
-from sending.receipts import EarlyReceipt
 from stored_messages import FAKE, connection_of, decide_on, key_named, store, store_many
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
@@ -139,7 +141,7 @@ NO_NUMBER_AND_NO_TEXT = {
 
 def test_every_column_of_text_is_forgotten_kept_on_purpose_or_of_no_person():
     decided = (FORGOTTEN, KEPT_ON_PURPOSE, NO_NUMBER_AND_NO_TEXT)
-    for table in (each._meta for each in database.Table.__subclasses__()):
+    for table in (each._meta for each in models.TABLES):
         texts = {name for name, column in table.columns.items() if isinstance(column, TextField)}
         known = [each.get(table.table_name, set()) for each in decided]
         assert texts == set().union(*known), table.table_name
@@ -198,12 +200,12 @@ def test_the_last_word_of_a_number_is_kept_as_long_as_the_list_keeps_its_history
     """Or a START from before the STOP, which comes late, would undo it."""
     for at, stop, number in ((2, True, NEW_YORK), (1, False, LONDON)):
         said = OptOut(number, stop, "reply", TUESDAY_NOON + at * MINUTE)
-        receipts.record_opt_out(said, TUESDAY_NOON + at * MINUTE, "asked")
+        opt_outs.record_opt_out(said, TUESDAY_NOON + at * MINUTE, "asked")
     for number in (NEW_YORK, LONDON):
         assert redact("--to", number).exit_code == 0
     assert [each.number for each in LastReply.select()] == [NEW_YORK]
     late = OptOut(NEW_YORK, False, "reply", TUESDAY_NOON + MINUTE)
-    receipts.record_opt_out(late, TUESDAY_NOON + 3 * MINUTE, "asked")
+    opt_outs.record_opt_out(late, TUESDAY_NOON + 3 * MINUTE, "asked")
     assert OptedOut.lists(NEW_YORK)
 
 
@@ -293,7 +295,7 @@ def test_the_digest_of_a_request_gives_no_number_back(post, redact, words):
 def test_one_number_is_forgotten_and_no_other(redact):
     ended()
     for reference, number in (("R1", NEW_YORK), ("R2", LONDON)):
-        receipts.record_opt_out(OptOut(number, False, "reply"), TUESDAY_NOON, "asked")
+        opt_outs.record_opt_out(OptOut(number, False, "reply"), TUESDAY_NOON, "asked")
         receipts.record_receipts([Receipt(reference, True, None, number)], TUESDAY_NOON, FAKE)
     assert redact("--to", NEW_YORK).exit_code == 0
     assert [each.number for each in LastReply.select()] == [LONDON]

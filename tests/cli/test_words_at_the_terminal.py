@@ -12,7 +12,7 @@ from access.keys import ApiKey
 from carriers import Carrier, CarrierError
 from database import clock
 from events.outbox import Event, EventAddress
-from models import Status
+from messages.model import Status
 from monitoring import checks
 from running import ROOT
 from samples import NEW_YORK

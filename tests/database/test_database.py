@@ -17,7 +17,7 @@ from access.keys import ApiKey
 from answers import refusal
 from database import clock, db, pool
 from databases import on_both, on_postgres, on_sqlite
-from models import Message
+from messages.model import Message
 from proxy import Proxy
 from samples import NEW_YORK
 from stored_messages import connection_of, create, key_named, store

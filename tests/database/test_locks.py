@@ -19,11 +19,13 @@ from carriers import OptOut, Receipt
 from database import clock, db
 from databases import on_postgres
 from events.outbox import Event, EventAddress
-from models import Message, Status
+from messages import receipts, waiting
+from messages.attempts import Attempt
+from messages.model import Message, Status
+from replies import opt_outs
 from running import wait_until
 from samples import DAY, HOUR, LONDON, NEW_YORK, TUESDAY_NOON
-from sending import receipts, retention, waiting
-from sending.attempts import Attempt
+from sending import retention
 from stored_messages import (
     FAKE,
     SENDER,
@@ -272,7 +274,7 @@ def test_events_that_another_has_locked_are_passed_over(locked_row, name):
 
 def test_a_start_that_comes_while_people_note_an_opt_out_ends_it(in_order):
     OptedOut.add([FIRST], TUESDAY_NOON, "reply")
-    start = locking(receipts.obey, OptOut(FIRST, False, "reply"), TUESDAY_NOON + HOUR, "asked")
+    start = locking(opt_outs.obey, OptOut(FIRST, False, "reply"), TUESDAY_NOON + HOUR, "asked")
 
     def note(number):
         OptedOut.add([number], TUESDAY_NOON + HOUR, "operator")

@@ -9,15 +9,14 @@ from playhouse.migrations import Runner
 from playhouse.schema_diff import diff_models
 
 import database
-import desk  # noqa: F401  with the scheduler it defines every table
-import scheduler  # noqa: F401
+import models
 from database import db
 from databases import on_both, renamed
 from running import ROOT
 
 pytestmark = on_both
 
-TABLES = database.Table.__subclasses__()
+TABLES = models.TABLES
 NAMES = sorted(table._meta.table_name for table in TABLES)
 MIGRATIONS = sorted(path.stem for path in (ROOT / "migrations").glob("[0-9]*.py"))
 

@@ -12,7 +12,7 @@ import database
 from access.do_not_call import DoNotCall
 from database import clock, db
 from databases import on_both, on_postgres, on_sqlite
-from models import Message
+from messages.model import Message
 from stored_messages import connection_of, store_many
 
 pytestmark = on_both

@@ -5,8 +5,8 @@ import uuid
 from html.parser import HTMLParser
 
 from access.keys import ApiKey, Role
+from replies.model import Reply
 from samples import MINUTE, TUESDAY_NOON
-from sending.replies import Reply
 from stored_messages import key_named, store
 
 PAGES = ("/desk/", "/desk/replies", "/desk/messages", "/desk/do-not-call", "/desk/keys")

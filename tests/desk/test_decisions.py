@@ -12,11 +12,11 @@ from databases import on_both
 from desk.words import OTHERWISE, hour_cycle
 from desk_visitor import Page, ask, ask_many, signed_in
 from faulty_database import FaultyDatabase
-from models import Message, Status
+from messages import receipts, waiting
+from messages.model import Message, Status
 from own_threads import at_once
 from recipients.quiet import QuietHours, QuietPlaces
 from samples import DAY, HOUR, LONDON, TUESDAY_NOON
-from sending import receipts, waiting
 from sending.carrier_state import CarrierState
 from stored_messages import FAKE, again, decide_on, key_named, statuses, store, store_many
 

@@ -15,7 +15,7 @@ from access.sign_ins import SignIn
 from app import create_app
 from desk import sessions
 from desk_visitor import Visitor, ask, guarded, is_out, issue
-from models import Status
+from messages.model import Status
 from samples import DAY, HOUR, NEW_YORK, TUESDAY_NOON
 from stored_messages import again
 

@@ -3,10 +3,10 @@
 import pytest
 
 from desk_visitor import ask, reply
-from models import Status
+from messages.model import Status
+from replies.model import Reply
 from samples import MILLISECOND, MINUTE, TUESDAY_NOON
 from sending.carrier_state import CarrierState
-from sending.replies import Reply
 from stored_messages import held
 
 HOSTILE = (

@@ -7,7 +7,7 @@ from access.limits import KeyUse, parse
 from database import EPOCH, db
 from databases import on_both
 from desk_visitor import ask, reply, walk
-from models import Status
+from messages.model import Status
 from samples import DAY, HOUR, MILLISECOND, MINUTE, TUESDAY_NOON
 from stored_messages import key_named, store
 

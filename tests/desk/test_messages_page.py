@@ -11,10 +11,10 @@ import pytest
 from access.sign_ins import SignIn
 from databases import on_both
 from desk_visitor import Visitor, ask, next_page, rows, signed_in, walk
-from models import FINISHED, Message, Status, new_id
+from messages.attempts import Attempt
+from messages.model import FINISHED, Message, Status, new_id
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import retention
-from sending.attempts import Attempt
 from stored_messages import again, held, key_named, store
 
 MIDNIGHT = TUESDAY_NOON.replace(hour=0)

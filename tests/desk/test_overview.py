@@ -9,7 +9,7 @@ from app import create_app
 from carriers.ways import Way
 from databases import on_both
 from desk_visitor import ask, issue, signed_in
-from models import Status
+from messages.model import Status
 from samples import HOUR, MINUTE, TUESDAY_NOON
 from sending.carrier_state import CarrierState
 from several_carriers import STAND_INS, UNREACHED, written

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-import models
 from app import create_app
 from databases import on_both
 from desk_visitor import PAGES, Visitor, ask, ask_many, copy_of, guarded, next_page, walk
-from models import Message, Status
+from messages import model
+from messages.model import Message, Status
 from samples import HOUR, NEW_YORK, TUESDAY_NOON
 from stored_messages import store
 
@@ -175,7 +175,7 @@ def test_texts_of_one_instant_and_several_keys_are_paged_too(approver):
 def store_thousand_like(message):
     """Store a thousand copies of a message."""
     row = Message.select().where(Message.id == message.id).dicts().get()
-    rows = [row | {"id": models.new_id(TUESDAY_NOON)} for _ in range(1000)]
+    rows = [row | {"id": model.new_id(TUESDAY_NOON)} for _ in range(1000)]
     for start in range(0, 1000, 25):
         Message.insert_many(rows[start : start + 25]).execute()
 

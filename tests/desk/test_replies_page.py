@@ -10,11 +10,11 @@ from carriers import Reply as Said
 from carriers.ways import Way
 from databases import on_both
 from desk_visitor import next_page, reply, rows
-from models import Message, Status
+from messages.model import Message, Status
+from replies import inbound, inbox
+from replies.inbound import ReplyRules
+from replies.model import Reply
 from samples import HOUR, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
-from sending import inbound, inbox
-from sending.inbound import ReplyRules
-from sending.replies import Reply
 from stored_messages import held, key_named
 
 PAGE = "/desk/replies"

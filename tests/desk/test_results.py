@@ -9,7 +9,7 @@ import pytest
 
 from access.keys import Role
 from desk_visitor import ask, ask_many, issue, next_page, rows, signed_in
-from models import Message, Status
+from messages.model import Message, Status
 from samples import HOUR, TUESDAY_NOON
 from stored_messages import again, decide_on
 

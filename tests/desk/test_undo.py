@@ -11,10 +11,10 @@ from access.limits import parse_recipient_limit
 from databases import on_both
 from desk_visitor import ask, signed_in
 from events.outbox import Event, EventAddress
-from models import Message, Status
+from messages import receipts, waiting
+from messages.model import Message, Status
 from own_threads import at_once
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, SECOND, TUESDAY_NOON
-from sending import receipts, waiting
 from stored_messages import FAKE, again, decide_on, store
 
 SOON, LATER = TUESDAY_NOON + 5 * SECOND, TUESDAY_NOON + 30 * SECOND

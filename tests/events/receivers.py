@@ -10,9 +10,9 @@ from carrier_servers import Answer, CarrierServer
 from database import clock
 from events.delivery import Deliveries
 from events.outbox import EventAddress
-from models import Message
+from messages import waiting
+from messages.model import Message
 from samples import TUESDAY_NOON
-from sending import waiting
 from stored_messages import decide_on, key_named, store, store_many
 
 

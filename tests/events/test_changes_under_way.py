@@ -10,7 +10,7 @@ from database import clock
 from databases import on_both
 from events.delivery import DELAYS, Deliveries
 from events.outbox import Event, EventAddress
-from models import Message
+from messages.model import Message
 from monitoring import health
 from receivers import cancelled, many
 from running import wait_until

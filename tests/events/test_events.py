@@ -5,16 +5,16 @@ from collections import Counter
 
 import pytest
 
-import models
 from access.keys import ApiKey
 from carriers import Receipt
 from database import db
 from databases import on_both
 from events.outbox import Event, EventAddress
-from models import FINISHED, Message, Status
+from messages import model, receipts, waiting
+from messages.attempts import Attempt
+from messages.model import FINISHED, Message, Status
 from samples import DAY, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import receipts, retention, waiting
-from sending.attempts import Attempt
+from sending import retention
 from sending.outcomes import Outcome
 from stored_messages import (
     FAKE,
@@ -101,7 +101,7 @@ TRANSITIONS = {
     **{
         f"apply {status}": lambda m, status=status: m.apply(Outcome(status, "busy"), LATER)
         for status in Status
-        if status not in (*models.TAKEN, Status.SENDING)
+        if status not in (*model.TAKEN, Status.SENDING)
     },
 }
 

@@ -8,7 +8,7 @@ from carrier_servers import HANG, Answer
 from database import clock
 from events import delivery
 from events.outbox import EventAddress
-from models import Message
+from messages.model import Message
 from receivers import many
 from running import wait_until
 from stored_messages import key_named

@@ -9,7 +9,7 @@ from app import create_app
 from carriers import ways
 from databases import on_both
 from desk_visitor import signed_in
-from models import Message, Status
+from messages.model import Message, Status
 from monitoring import health, notices
 from reports.arrivals import Arrivals, arrivals
 from samples import HOUR, MINUTE, SECOND, TUESDAY_NOON

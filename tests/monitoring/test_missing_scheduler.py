@@ -8,7 +8,7 @@ import database
 from database import clock
 from databases import on_both
 from events.outbox import EventAddress
-from models import Status
+from messages.model import Status
 from monitoring import dead_scheduler, notices
 from samples import HOUR, MINUTE, SECOND, TUESDAY_NOON
 from scheduler import Scheduler

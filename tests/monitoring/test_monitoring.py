@@ -21,7 +21,7 @@ from database import clock
 from databases import on_both
 from events.outbox import EventAddress
 from fake_carrier import ACCOUNT, FOR_NOW, TOO_FAST
-from models import Status
+from messages.model import Status
 from monitoring import health, metrics
 from monitoring.abuse import Abuse
 from running import ROOT

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import models
 from access import limits
 from access.keys import ApiKey, Role
 from access.limits import KeyUse
@@ -19,12 +18,14 @@ from carriers.ways import Way
 from database import db
 from databases import on_both
 from events.outbox import Event, EventAddress
-from models import Message, Status
+from messages import model
+from messages.model import Message, Status
 from monitoring import notices
 from monitoring.notices import Notice, Notices
 from people import People
+from replies import inbound
+from replies import model as replies
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
-from sending import inbound, replies
 from sending.carrier_state import CarrierState
 from stored_messages import decide_on, held, key_named, store
 
@@ -131,14 +132,14 @@ def test_what_waits_is_told_again_only_when_something_new_waits_and_after_a_quar
 
 def test_a_text_that_was_stored_late_is_new(look):
     """Another process may store an older id after a newer one was told."""
-    early = models.new_id(TUESDAY_NOON - MINUTE)
+    early = model.new_id(TUESDAY_NOON - MINUTE)
     first = awaiting()
     look(TUESDAY_NOON)
     awaiting(id=early)
     assert len(look(LATER)) == 1
     decide_on(first).decide(False, "shell", LATER)
     assert look(LATER + MINUTE) == []
-    awaiting(id=models.new_id(TUESDAY_NOON - MINUTE))
+    awaiting(id=model.new_id(TUESDAY_NOON - MINUTE))
     assert len(look(LATER + HOUR)) == 1
 
 

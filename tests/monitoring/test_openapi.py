@@ -9,7 +9,6 @@ import pytest
 from marshmallow import RAISE, missing
 
 import database
-import models
 import schemas
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
@@ -20,11 +19,12 @@ from carriers import Reply
 from carriers.ways import Way
 from events import outbox
 from events.outbox import EventAddress
-from models import FINISHED, Message
+from messages import model
+from messages.model import FINISHED, Message
+from replies import inbound
+from replies.inbound import ReplyRules
 from running import ROOT
 from samples import NEW_YORK, TUESDAY_NOON
-from sending import inbound
-from sending.inbound import ReplyRules
 from stored_messages import store
 
 WRITTEN = (ROOT / "monitoring" / "openapi.json").read_text()
@@ -337,7 +337,7 @@ def test_a_request_can_be_tried_on_the_page(browser, serve, database_url, key, p
     browser.click(".execute")
     assert browser.text(".live-responses-table .response .response-col_status").startswith("201")
     assert browser.sideways() == 0
-    kept = [{"to": sent.to, "message": sent.message} for sent in models.Message.select()]
+    kept = [{"to": sent.to, "message": sent.message} for sent in model.Message.select()]
     assert kept == [EXAMPLES["now"]["value"]]
     requested = browser.requested()
     assert f"{base}{OPERATION}" in requested

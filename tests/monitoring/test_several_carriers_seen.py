@@ -10,7 +10,7 @@ from app import create_app
 from carriers.ways import Way
 from database import db
 from databases import on_both
-from models import Message, Status
+from messages.model import Message, Status
 from monitoring.health import read
 from monitoring.notices import Notices
 from own_threads import begin

@@ -11,12 +11,12 @@ from test_smpp_foreign_peers import HERE, ForeignPeer
 from access.do_not_call import OptedOut
 from carrier_servers import served
 from database import clock
-from models import Message, Status
+from messages.model import Message, Status
+from messages.receipts import EarlyReceipt
+from replies import inbox
+from replies.model import Reply
 from running import wait_until
 from samples import LONDON, NEW_YORK
-from sending import inbox
-from sending.receipts import EarlyReceipt
-from sending.replies import Reply
 from stored_messages import statuses, store, store_many
 
 ACKNOWLEDGED = DELIVER_SM | RESPONSE

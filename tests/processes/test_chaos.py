@@ -34,10 +34,10 @@ from carrier_servers import (
 from database import clock
 from databases import on_both
 from events.outbox import Event, EventAddress
-from models import Message, Status
+from messages.attempts import Attempt
+from messages.model import Message, Status
 from proxy import Proxy
 from running import ALWAYS, Clients, assert_as_asked, begin_web, free_port, wait_until
-from sending.attempts import Attempt
 from sending.outcomes import MAY_HAVE_TAKEN_IT
 
 pytestmark = on_both

@@ -5,7 +5,7 @@ import contextlib
 import database
 from access.do_not_call import DoNotCall
 from databases import on_both, on_postgres
-from models import Message, Status
+from messages.model import Message, Status
 from running import ROOT, begin_web, free_port, wait_until
 from samples import DAY, TUESDAY_NOON
 from stored_messages import connection_of, look, store_many

@@ -12,12 +12,12 @@ from browser import ENTER, HOST
 from carriers import Reply as Said
 from carriers.ways import Way
 from database import clock
-from models import Message, Status
+from messages.model import Message, Status
+from replies import inbound
+from replies.inbound import ReplyRules
+from replies.model import Reply
 from running import SECRET_KEY
 from samples import LONDON, NEW_YORK
-from sending import inbound
-from sending.inbound import ReplyRules
-from sending.replies import Reply
 from stored_messages import again, held, key_named, store
 
 LONG = "<i>\u202e" + "W" * 1590

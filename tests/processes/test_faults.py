@@ -24,7 +24,7 @@ from access.keys import ApiKey
 from answers import PATH
 from database import clock, db, pool, postgres
 from databases import on_both, on_postgres
-from models import Message, Status
+from messages.model import Message, Status
 from own_threads import begin
 from postgres_server import PostgresServer
 from proxy import Proxy

@@ -26,7 +26,7 @@ from access.keys import ApiKey
 from carrier_servers import HANG_UP, Answer, CarrierServer, served
 from database import clock
 from desk_visitor import Page
-from models import Message
+from messages.model import Message
 from running import PYTHON, ROOT, TOOLS, Process, ask, free_port, wait_until
 from samples import NEW_YORK
 from settings import DAYS

@@ -30,7 +30,7 @@ from database import clock
 from databases import on_both
 from desk_visitor import Visitor
 from events.outbox import Event
-from models import FINISHED, Message, Status
+from messages.model import FINISHED, Message, Status
 from monitoring import dead_scheduler
 from running import ALWAYS, ROOT, send, wait_until
 from samples import DAY, HOUR, NEIGHBOUR, NEW_YORK

@@ -14,7 +14,7 @@ from access.limits import parse
 from answers import FIELDS, PATH, error_in
 from database import clock
 from databases import on_both
-from models import Message
+from messages.model import Message
 from running import ALWAYS, ask, post, read_all
 from samples import NEW_YORK
 from stored_messages import look, store_history

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from databases import on_both
-from models import Message
+from messages.model import Message
 from reports.matching import matches
 from samples import LONDON, NEW_YORK
 from stored_messages import store, store_many

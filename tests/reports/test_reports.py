@@ -9,7 +9,7 @@ from access.countries import KeyCountry
 from access.keys import ApiKey, Role
 from database import PAGE
 from databases import on_both, on_sqlite
-from models import FINISHED, Status, first_id
+from messages.model import FINISHED, Status, first_id
 from query_plans import plans, reads_whole, steps
 from reports import listings, queue, usage
 from reports.arrivals import arrivals

@@ -5,9 +5,9 @@ import threading
 import pytest
 
 from databases import on_both
-from models import Message
+from messages.attempts import Attempt
+from messages.model import Message
 from samples import HOUR, NEW_YORK, SECOND, TUESDAY_NOON
-from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.runtime import Runtime, Threads
 from stored_messages import store, store_many

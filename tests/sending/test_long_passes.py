@@ -14,15 +14,16 @@ from carriers.ways import Way
 from database import clock, db
 from databases import on_both
 from events.outbox import Event, EventAddress
-from models import Message, Status
+from messages.attempts import Attempt
+from messages.model import Message, Status
+from replies import inbound
+from replies.inbound import ReplyRules
 from running import wait_until
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, THIRD, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import heartbeats, inbound
-from sending.attempts import Attempt
+from sending import heartbeats
 from sending.carrier_state import CarrierState
 from sending.heartbeats import Heartbeat
-from sending.inbound import ReplyRules
 from stored_messages import SENDER, again, held, key_named, store, store_many
 
 pytestmark = on_both

@@ -9,7 +9,7 @@ from access.keys import ApiKey
 from carriers import CarrierError
 from databases import on_both
 from fake_carrier import ACCOUNT, FOR_GOOD, TOO_FAST, AskableCarrier
-from models import Message, Status
+from messages.model import Message, Status
 from monitoring import health
 from samples import DAY, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import again, decide_on, key_named, statuses, store, store_many

@@ -8,7 +8,7 @@ import pytest
 import recipients
 from access.rules import Rules
 from carriers import CarrierError
-from models import Message, Status, new_id
+from messages.model import Message, Status, new_id
 from recipients.quiet import QuietHours, QuietPlaces
 from running import ROOT
 from samples import DAY, HOUR, MILLISECOND, MINUTE, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON, daily

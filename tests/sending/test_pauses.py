@@ -9,7 +9,7 @@ from carriers import CarrierError, TooFast
 from database import db, isoformat
 from databases import on_both, on_sqlite
 from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, SLOWLY, TOO_FAST, AskableCarrier
-from models import Message, Status
+from messages.model import Message, Status
 from monitoring import health
 from running import wait_until
 from samples import HOUR, MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON

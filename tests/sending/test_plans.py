@@ -9,14 +9,16 @@ from carriers import Reply as Said
 from carriers.ways import Way
 from database import clock, db
 from databases import on_both, on_sqlite
-from models import Message, Status, has_status
+from messages import doubts, receipts
+from messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY
+from messages.model import Message, Status, has_status
 from query_plans import plans, reads_whole, steps
+from replies import inbound, inbox
+from replies.inbound import ReplyRules
+from replies.model import Reply
 from reports.listings import Cursor
 from samples import DAY, NEW_YORK, TUESDAY_NOON
-from sending import claims, doubts, inbound, inbox, receipts
-from sending.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY
-from sending.inbound import ReplyRules
-from sending.replies import Reply
+from sending import claims
 from stored_messages import key_named, store, store_many
 
 pytestmark = on_both

@@ -42,29 +42,22 @@ from carriers import Carrier, CarrierError, Receipt
 from carriers.lanes import TESTERS, Lane, Routes
 from carriers.ways import Way
 from databases import on_both, on_sqlite
-from models import ANSWER_WITHIN, FINISHED, TAKEN, Message, Status, first_id
+from messages import doubts, model, receipts
+from messages.attempts import Attempt
+from messages.decisions import UNDO_FOR_CERTAIN, Selection
+from messages.model import ANSWER_WITHIN, FINISHED, TAKEN, Message, Status, first_id
+from messages.receipts import KEPT, EarlyReceipt
 from recipients.hours import BusinessHours
 from recipients.quiet import QuietPlaces
+from replies import inbound
+from replies.inbound import ReplyRules
 from samples import DAY, HOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import (
-    carrier_state,
-    doubts,
-    heartbeats,
-    inbound,
-    outcomes,
-    receipts,
-    retention,
-    sender,
-)
-from sending.attempts import Attempt
+from sending import carrier_state, heartbeats, outcomes, retention, sender
 from sending.carrier_state import CarrierState, Permission
 from sending.claims import Claims
-from sending.decisions import UNDO_FOR_CERTAIN, Selection
 from sending.heartbeats import WATCHED, Heartbeat, Pulse
-from sending.inbound import ReplyRules
 from sending.outcomes import MAY_HAVE_TAKEN_IT
-from sending.receipts import KEPT, EarlyReceipt
 from sending.runtime import Clock, Ended, Runtime
 from sending.sender import Sender
 from sending.sends import SHORTEST, NotSent, Send, Sends
@@ -331,7 +324,7 @@ class Promises(RuleBasedStateMachine):
 
     def __init__(self, settings, clock, simulator, askable, *others_askable, account=None):
         super().__init__()
-        for table in reversed(database.Table.__subclasses__()):
+        for table in reversed(models.TABLES):
             table.delete().execute()
         self.clock, clock.instant, clock.ahead = clock, TUESDAY_NOON, timedelta(0)
         ApiKey.issue("tester", None, self.now, role=Role.TESTER)
@@ -1170,7 +1163,7 @@ def only_end_probe(watch):
     CarrierState.end_probe(watch.name, watch.probe)
 
 
-ANY = dict.fromkeys([Status.DELIVERED, Status.UNDELIVERED], models.has_status(*TAKEN))
+ANY = dict.fromkeys([Status.DELIVERED, Status.UNDELIVERED], model.has_status(*TAKEN))
 BUGS = {  # whether the carrier can be asked; and the code that is replaced, by something wrong
     "it sends without asking": (True, Routes, "asked", lambda *_: None),
     "it does not ask": (True, Sender, "ask", lambda *_: []),

@@ -8,7 +8,7 @@ import pytest
 
 import carriers
 from databases import on_both
-from models import Status
+from messages.model import Status
 from own_threads import thread_after
 from samples import ALWAYS_OPEN, HOUR, MINUTE, SECOND
 from sending.runtime import Runtime

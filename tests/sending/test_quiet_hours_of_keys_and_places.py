@@ -15,7 +15,7 @@ from app import create_app
 from carriers import CarrierError
 from database import clock
 from fake_carrier import FOR_NOW, TOO_FAST, FakeCarrier
-from models import Message, Status
+from messages.model import Message, Status
 from places import QUIET_PLACES
 from samples import DAY, HOUR, LONDON, MINUTE, SECOND
 from scheduler import Scheduler

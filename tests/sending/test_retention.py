@@ -14,13 +14,15 @@ from carriers.ways import Way
 from database import PAGE
 from databases import on_both, on_sqlite
 from events.outbox import Event, EventAddress
-from models import Message, Status
+from messages import receipts
+from messages.model import Message, Status
 from own_threads import at_once
 from query_plans import reads_whole, steps
+from replies import inbound
+from replies.model import Reply
 from samples import DAY, LONDON, MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import inbound, receipts, retention
-from sending.replies import Reply
+from sending import retention
 from sending.retention import Retention
 from stored_messages import again, decide_on, key_named, store, store_many, take_over
 

@@ -12,12 +12,12 @@ from database import db
 from databases import on_both
 from events.outbox import Event, EventAddress
 from fake_carrier import FakeCarrier
-from models import Message, Status
+from messages.model import Message, Status
+from replies import inbound
+from replies.inbound import ReplyRules
+from replies.model import Reply
 from samples import ALWAYS_OPEN, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import inbound
-from sending.inbound import ReplyRules
-from sending.replies import Reply
 from stored_messages import again, key_named, statuses, store, store_many
 
 pytestmark = on_both

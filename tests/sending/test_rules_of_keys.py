@@ -15,11 +15,11 @@ from app import create_app
 from database import clock, db, isoformat
 from databases import on_both
 from desk_visitor import Visitor, issue
-from models import Message, Status
+from messages import waiting
+from messages.model import Message, Status
 from places import QUIET_PLACES, SILENCES
 from recipients.hours import written
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import waiting
 from sending.carrier_state import CarrierState
 from stored_messages import again, decide_on, key_named, statuses, store, store_many
 

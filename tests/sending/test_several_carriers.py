@@ -9,7 +9,11 @@ from carriers.ways import Way
 from database import db
 from databases import on_both
 from fake_carrier import FOR_GOOD, FOR_NOW
-from models import Message, Status
+from messages import doubts, receipts, waiting
+from messages.model import Message, Status
+from replies import inbound
+from replies.inbound import ReplyRules
+from replies.model import Reply
 from running import wait_until
 from samples import (
     ALWAYS_OPEN,
@@ -22,11 +26,8 @@ from samples import (
     SECOND,
     TUESDAY_NOON,
 )
-from sending import doubts, inbound, receipts, waiting
 from sending.carrier_state import CarrierState
-from sending.inbound import ReplyRules
 from sending.outcomes import MAY_HAVE_TAKEN_IT, UNANSWERED
-from sending.replies import Reply
 from several_carriers import (
     ACCOUNT,
     OF_APP,

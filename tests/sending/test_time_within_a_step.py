@@ -16,7 +16,7 @@ from carriers import CarrierError
 from database import clock, db
 from databases import on_both
 from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, FakeCarrier, die_instead
-from models import Status
+from messages.model import Status
 from own_threads import at_once, thread_after
 from running import wait_until
 from samples import ALWAYS_OPEN, HOUR, MILLISECOND, MINUTE, NEW_YORK, SECOND, THIRD, TUESDAY_NOON

@@ -16,11 +16,11 @@ from database import clock, db
 from databases import on_both
 from events.delivery import Deliveries
 from fake_carrier import TOO_FAST
-from models import Message, Status
+from messages.attempts import Attempt
+from messages.model import Message, Status
 from own_threads import begin
 from samples import ALWAYS_OPEN, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.heartbeats import Heartbeat
 from stored_messages import SENDER, again, key_named, statuses, store, store_many

@@ -15,12 +15,13 @@ from carriers.alphabets import count_parts
 from carriers.lanes import Lane, Routes, new_lane
 from carriers.ways import Way
 from database import clock, db
-from models import ANSWER_WITHIN, TAKEN, Message, Status, new_id
+from messages import waiting
+from messages.attempts import Attempt, Result
+from messages.decisions import Selection
+from messages.model import ANSWER_WITHIN, TAKEN, Message, Status, new_id
 from reports import queue
 from samples import DAY, HOUR, NEW_YORK, TUESDAY_NOON
-from sending import claims, heartbeats, waiting
-from sending.attempts import Attempt, Result
-from sending.decisions import Selection
+from sending import claims, heartbeats
 from sending.heartbeats import Heartbeat
 
 FAKE = Way("fake")

@@ -12,9 +12,9 @@ import carriers
 from access import do_not_call
 from access.do_not_call import OptedOut
 from database import clock, db
-from models import Status
+from messages.model import Status
+from replies.opt_outs import OptOutMessage
 from samples import LONDON, NEW_YORK
-from sending.receipts import OptOutMessage
 from signed_callbacks import (
     FORM,
     PUBLIC_URL,

@@ -10,11 +10,11 @@ from access.do_not_call import DoNotCall, OptedOut
 from answers import refusal
 from carriers.ways import Way
 from database import clock
-from models import Message, Status
+from messages import receipts
+from messages.model import Message, Status
+from messages.receipts import EarlyReceipt
+from replies.model import Reply
 from samples import NEW_YORK, TUESDAY_NOON
-from sending import receipts
-from sending.receipts import EarlyReceipt
-from sending.replies import Reply
 from signed_callbacks import (
     FORM,
     PUBLIC_URL,

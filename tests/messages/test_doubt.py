@@ -14,12 +14,12 @@ from carriers import CarrierError, Receipt, ways
 from database import db
 from databases import on_both
 from fake_carrier import FOR_GOOD
-from models import Message, Status
+from messages import doubts, receipts, waiting
+from messages.attempts import IS_UNDER_WAY, Attempt
+from messages.model import Message, Status
+from messages.waiting import UNAPPROVED
 from own_threads import begin
 from samples import ALWAYS_OPEN, DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import doubts, receipts, waiting
-from sending.attempts import IS_UNDER_WAY, Attempt
-from sending.waiting import UNAPPROVED
 from stored_messages import FAKE, SENDER, again, decide_on, held, store, store_many, take_over
 
 pytestmark = on_both
@@ -310,7 +310,7 @@ def test_what_nobody_approves_says_so_once_it_expires(run_pass, status):
 
 def test_what_is_due_or_too_old_moves_in_batches(database_url, monkeypatch):
     """So that no writer waits for more than one of them."""
-    monkeypatch.setattr("sending.waiting.FEW", 10)
+    monkeypatch.setattr("messages.waiting.FEW", 10)
     old = TUESDAY_NOON - 4 * DAY
     store_many(25, status=Status.SCHEDULED)
     store_many(15, status=Status.SCHEDULED, first_send_at=old)

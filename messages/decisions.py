@@ -15,8 +15,8 @@ from access.keys import ApiKey, Role
 from access.limits import Limit, lock_numbers
 from carriers.lanes import Lane
 from database import MILLISECOND, PAGE, Refused, clock, db, in_pages
-from models import IS_WAITING, RETRYABLE, WAITING, Message, Status, accepted_to, has_status
-from sending import waiting
+from messages import waiting
+from messages.model import IS_WAITING, RETRYABLE, WAITING, Message, Status, accepted_to, has_status
 
 UNDO_WITHIN = timedelta(minutes=1)
 """How long people can undo what they decided, if the text still waits."""

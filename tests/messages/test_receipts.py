@@ -9,19 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import models
 from access import do_not_call
 from access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.ways import Way
 from database import clock, db
 from databases import on_both, on_sqlite
-from models import TAKEN, Message, Status
+from messages import model, receipts, waiting
+from messages.attempts import Attempt
+from messages.model import TAKEN, Message, Status
+from messages.receipts import EarlyReceipt
 from own_threads import at_once, begin
+from replies import opt_outs
 from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
-from sending import outcomes, receipts, retention, waiting
-from sending.attempts import Attempt
-from sending.receipts import EarlyReceipt
+from sending import outcomes, retention
 from sending.recorder import RECORDED_AT_ONCE
 from stored_messages import (
     FAKE,
@@ -383,10 +384,10 @@ def test_a_receipt_settles_a_doubt_unless_it_may_be_of_one_of_many_texts(others,
 
 
 def test_one_of_many_texts_that_another_carrier_may_have_hides_none_of_its_own():
-    doubtful(in_doubt_with="us", id=models.new_id(TUESDAY_NOON - DAY))
+    doubtful(in_doubt_with="us", id=model.new_id(TUESDAY_NOON - DAY))
     for _ in range(30):
         doubtful(in_doubt_with="eu", carrier="eu")
-    sent("SM8", carrier="us", id=models.new_id(LATER))
+    sent("SM8", carrier="us", id=model.new_id(LATER))
     report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, Way("us"))
     assert kept() == {"SM1": True}
 
@@ -432,11 +433,11 @@ def test_a_receipt_that_cannot_be_of_this_text_settles_no_doubt(columns):
 def test_a_number_that_may_be_national_counts_only_if_it_was_texted(caplog, texted):
     stop, start = (OptOut(NEW_YORK, each, "reply", certain=False) for each in (True, False))
     message = store(check_dnc=True, to=NEW_YORK if texted else LONDON)
-    assert receipts.record_opt_out(stop, LATER, "asked") == texted
+    assert opt_outs.record_opt_out(stop, LATER, "asked") == texted
     assert OptedOut.lists(NEW_YORK) == texted
     assert (again(message).status == Status.BLOCKED) == texted
     OptedOut.add([NEW_YORK], LATER, "reply")
-    receipts.record_opt_out(start, LATER, "asked")
+    opt_outs.record_opt_out(start, LATER, "asked")
     assert OptedOut.lists(NEW_YORK) != texted
     words = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [word.split()[1] for word in words] == ([] if texted else ["STOP", "START"])
@@ -477,7 +478,7 @@ def test_an_older_word_that_comes_late_undoes_no_newer_one(words, listed, stop_f
     for stop, minute in words:
         at = None if minute is None else TUESDAY_NOON + minute * MINUTE
         said = OptOut(NEW_YORK, stop, stop_from if stop else "reply", at)
-        receipts.record_opt_out(said, arrival, "asked")
+        opt_outs.record_opt_out(said, arrival, "asked")
     assert OptedOut.lists(NEW_YORK) == listed
     if not any(each.what == "joined" for each in DoNotCallHistory.of(NEW_YORK)):
         assert again(waiting).status == Status.QUEUED
@@ -485,8 +486,8 @@ def test_an_older_word_that_comes_late_undoes_no_newer_one(words, listed, stop_f
 
 def test_the_history_keeps_the_carriers_time_of_a_reply():
     said_at = TUESDAY_NOON - MINUTE
-    receipts.record_opt_out(OptOut(NEW_YORK, True, "reply", said_at), TUESDAY_NOON, "asked")
-    receipts.record_opt_out(OptOut(NEW_YORK, False, "reply"), TUESDAY_NOON, "asked")
+    opt_outs.record_opt_out(OptOut(NEW_YORK, True, "reply", said_at), TUESDAY_NOON, "asked")
+    opt_outs.record_opt_out(OptOut(NEW_YORK, False, "reply"), TUESDAY_NOON, "asked")
     rows = [(row.at, row.what, row.said_at) for row in DoNotCallHistory.of(NEW_YORK)]
     assert rows == [(TUESDAY_NOON, "joined", said_at), (TUESDAY_NOON, "left", None)]
 
@@ -495,7 +496,7 @@ def test_the_history_keeps_the_carriers_time_of_a_reply():
 def test_an_operators_add_beside_many_starts_and_stops_is_never_lost():
     def reply():
         for stop in [True, False] * 30:
-            receipts.record_opt_out(OptOut(NEW_YORK, stop, "reply"), clock.now(), "asked")
+            opt_outs.record_opt_out(OptOut(NEW_YORK, stop, "reply"), clock.now(), "asked")
 
     def change_list():
         for _ in range(30):
@@ -510,12 +511,12 @@ def test_a_stop_blocks_what_waits_and_nothing_else():
     asked = {status: held(status, check_dnc=True) for status in Status}
     store(check_dnc=False)
     store(check_dnc=True, to=LONDON)
-    assert receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER, "asked") == 2
+    assert opt_outs.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER, "asked") == 2
     for status, message in asked.items():
-        assert again(message).status == (Status.BLOCKED if status in models.WAITING else status)
+        assert again(message).status == (Status.BLOCKED if status in model.WAITING else status)
     assert again(asked[Status.QUEUED]).finished_at == LATER
-    assert receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER, "asked") == 0
-    assert receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER, "always") == 1
+    assert opt_outs.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER, "asked") == 0
+    assert opt_outs.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER, "always") == 1
 
 
 @pytest.mark.parametrize("stop", [True, False])
@@ -528,9 +529,9 @@ def test_an_invalid_number_joins_no_list_and_leaves_a_trace_without_it(number, s
     assert OptedOut.lists(number) is not stop
     assert "its number is not valid" in caplog.text
     assert number[1:] not in caplog.text
-    assert receipts.ignored_opt_outs(TUESDAY_NOON) == 1
+    assert opt_outs.ignored_opt_outs(TUESDAY_NOON) == 1
     receipts.forget(TUESDAY_NOON + 4 * DAY)
-    assert receipts.ignored_opt_outs(TUESDAY_NOON) == 0
+    assert opt_outs.ignored_opt_outs(TUESDAY_NOON) == 0
 
 
 def test_a_number_that_was_texted_joins_the_list_whatever_libphonenumber_holds():

@@ -29,7 +29,7 @@ from carriers import LISTED_WITHIN
 from carriers.ways import Way
 from database import MILLISECOND, PAST, CarrierTextField, InstantField, Table
 from database.clock import SKEW
-from models import FURTHEST_AHEAD, Message, first_id
+from messages.model import FURTHEST_AHEAD, Message, first_id
 
 DIED = "its scheduler died before the carrier's answer was recorded"
 

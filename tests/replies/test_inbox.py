@@ -5,18 +5,19 @@ import itertools
 import pytest
 
 import database
+import models
 from access.do_not_call import OptedOut
 from carriers import OptOut, Part, Receipt
 from carriers import Reply as Said
 from databases import on_both
 from fake_carrier import FakeCarrier
 from faulty_database import FaultyDatabase
-from models import Message, Status
+from messages.model import Message, Status
+from replies.model import Reply
 from samples import LONDON, NEIGHBOUR, NEW_YORK, THIRD, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import recorder
 from sending.recorder import Inbox
-from sending.replies import Reply
 from stored_messages import again, store
 
 pytestmark = on_both
@@ -41,7 +42,7 @@ def faulty(database_url, monkeypatch):
 
 
 def begin_anew():
-    for table in (Message, *reversed(database.Table.__subclasses__())):
+    for table in (Message, *reversed(models.TABLES)):
         if table._meta.table_name not in ("api_key", "carrier_state"):
             table.delete().execute()
     return [

@@ -8,8 +8,8 @@ from peewee import Expression
 
 from carriers.ways import Way
 from database import lock_texts
-from models import WAITING, Message, Status, has_status
-from sending.attempts import DIED, IS_UNCLEAR, Attempt, Result
+from messages.attempts import DIED, IS_UNCLEAR, Attempt, Result
+from messages.model import WAITING, Message, Status, has_status
 
 
 def to_ask(carrier: Way, now: datetime, limit: int) -> list[Attempt]:

@@ -9,20 +9,16 @@ References belong to a carrier: two may use the same.
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import NamedTuple
 from uuid import UUID
 
 from peewee import EXCLUDED, BooleanField, ModelSelect, TextField, UUIDField, ValuesList, fn
 
-import recipients
-from access.do_not_call import LastReply, OptedOut
-from carriers import LateAnswer, OptOut, Receipt
+from carriers import Receipt
 from carriers.lanes import FIRST
 from carriers.ways import Way
 from database import PAST, CarrierTextField, InstantField, Table, db, lock_texts
-from models import TAKEN, Message, Status, has_status
-from sending import replies, waiting
-from sending.attempts import DIED, Attempt, Result
+from messages.attempts import DIED, Attempt, Result
+from messages.model import TAKEN, Message, Status, has_status
 
 log = logging.getLogger("receipts")
 
@@ -76,29 +72,6 @@ class EarlyReceipt(Table):
         """The receipt as it came."""
         reference = self.reference.removeprefix(f"{self.carrier} ")
         return Receipt(reference, self.delivered, self.reason, self.number, self.message_id)
-
-
-class IgnoredOptOut(Table):
-    """A STOP or START whose number was not understood, without the number."""
-
-    at = InstantField(PAST, index=True)
-
-
-class OptOutMessage(Table):
-    """A message that said STOP or START: a captured callback must not count again, at any age."""
-
-    id = CarrierTextField(primary_key=True)  # as the carrier identifies it
-    at = InstantField(PAST)
-
-    @classmethod
-    def note(cls, ids: Collection[str], now: datetime) -> bool:
-        """Note a message by its ids; return False if any of them was noted before.
-
-        On Postgres this waits for another transaction that notes the same.
-        """
-        rows = [(id, now) for id in sorted(ids)]
-        noted = cls.insert_many(rows, [cls.id, cls.at]).on_conflict_ignore().returning(cls.id)
-        return not rows or len(list(noted.execute())) == len(rows)
 
 
 # Accepted texts
@@ -193,79 +166,6 @@ def found(attempt: Attempt, references: Collection[str], now: datetime, carrier:
 # What comes later
 
 
-def record(
-    events: Collection[Receipt | OptOut | LateAnswer], now: datetime, check_dnc: str, carrier: Way
-) -> None:
-    """Record late answers, receipts and opt-outs of a carrier."""
-    late = [event for event in events if isinstance(event, LateAnswer)]
-    if taken := sent({UUID(each.message_id): each.reference for each in late}, now, carrier):
-        log.info("messages sent by an answer that came late: %s", taken)
-    record_receipts((event for event in events if isinstance(event, Receipt)), now, carrier)
-    for event in events:
-        if isinstance(event, OptOut):
-            record_opt_out(event, now, check_dnc)
-
-
-class Effect(NamedTuple):
-    """What a STOP or START changed."""
-
-    has_joined: bool = False  # the number, the Do Not Call list
-    blocked: int = 0  # messages
-
-
-def record_opt_out(said: OptOut, now: datetime, check_dnc: str) -> int:
-    """Do as a recipient said, as `obey` does; return how many messages a STOP blocks.
-
-    A number that may not be international, or is not valid, counts only if there is a message to
-    it.
-    """
-    number, problem = read_number(said.number, said.certain)
-    if problem:
-        ignore(said.stop, problem, now)
-        return 0
-    return obey(said._replace(number=number), now, check_dnc).blocked
-
-
-def ignore(stop: bool, problem: str, now: datetime) -> None:
-    """Count a STOP or START whose number cannot be relied on."""
-    word = "STOP" if stop else "START"
-    log.warning("a %s is ignored: its number %s, and no message went to it", word, problem)
-    IgnoredOptOut.insert(at=now).execute()
-
-
-def obey(said: OptOut, now: datetime, check_dnc: str) -> Effect:
-    """Do as a recipient said: STOP notes an opt-out, and START ends any.
-
-    A word, also one from the carrier, changes nothing if it is older than the last one about this
-    number, or a repeat. A STOP blocks the messages that wait for the number and look at the list.
-    """
-    with db.atomic():
-        if not OptOutMessage.note(said.message_ids, now):
-            return Effect()
-        if not LastReply.note(said.number, said.at, now):
-            return Effect()
-        if not said.stop:
-            OptedOut.end(said.number, now, said.at)
-            return Effect()
-        new = replies.put_on_list(OptedOut, [said.number], now, said.source, said_at=said.at)
-    return Effect(new > 0, waiting.block_number(said.number, now, check_dnc))
-
-
-def read_number(number: str, certain: bool) -> tuple[str, str | None]:
-    """Return the E.164 form of a number from a carrier, and why it cannot be relied on, or None.
-
-    A number that was texted can be relied on.
-    """
-    try:
-        number = recipients.national(number, None)
-        problem = None if certain else "is not marked as international"
-    except recipients.InvalidNumber:
-        problem = "is not valid"
-    if problem and Message.select().where(Message.to == number).exists():
-        problem = None
-    return number, problem
-
-
 def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: Way) -> None:
     """Record receipts, in any order and any number of times.
 
@@ -313,11 +213,6 @@ def unmatched(since: datetime, now: datetime) -> int:
     return EarlyReceipt.select().where(at >= since, at < now - LATE).count()
 
 
-def ignored_opt_outs(since: datetime) -> int:
-    """Count the STOPs and STARTs since an instant whose number was not understood."""
-    return IgnoredOptOut.select().where(IgnoredOptOut.at >= since).count()
-
-
 def forget_number(number: str) -> None:
     """Forget a number in the receipts that are kept for it, unless a message to it is left."""
     kept = EarlyReceipt.number == number
@@ -327,9 +222,7 @@ def forget_number(number: str) -> None:
 
 def forget(now: datetime) -> int:
     """Drop a batch of receipts that no message has claimed in time; return how many."""
-    return IgnoredOptOut.delete_some(IgnoredOptOut.at < now - KEPT) + EarlyReceipt.delete_some(
-        EarlyReceipt.received_at < now - KEPT
-    )
+    return EarlyReceipt.delete_some(EarlyReceipt.received_at < now - KEPT)
 
 
 def _apply_early(references, numbers, carrier, now):

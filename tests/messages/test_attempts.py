@@ -11,11 +11,13 @@ from carriers import CarrierError, LateAnswer, OptOut, Receipt
 from carriers.ways import Way
 from databases import on_both, on_sqlite
 from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, die_instead
-from models import Message, Status
+from messages import receipts
+from messages.attempts import Attempt
+from messages.model import Message, Status
 from own_threads import thread_after
+from replies import opt_outs
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import receipts, retention
-from sending.attempts import Attempt
+from sending import retention
 from sending.outcomes import MAY_HAVE_TAKEN_IT, MOST_DEATHS
 from sending.runtime import THIS_MACHINE, Runtime
 from stored_messages import again, decide_on, held, store, take_over
@@ -179,7 +181,7 @@ def test_what_is_kept_back_in_doubt_is_sent_only_if_the_carrier_has_it(
     give(asked, [TOOK if said == "it has it" else SILENCE], after=0)
     if why == "stop":
         stop = OptOut(NEW_YORK, stop=True, source="reply")
-        receipts.record_opt_out(stop, TUESDAY_NOON + MINUTE, "asked")
+        opt_outs.record_opt_out(stop, TUESDAY_NOON + MINUTE, "asked")
     elif why == "stop while it is asked":
         askable.finding = lambda: DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
     elif why == "cancel":

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self
+from uuid import UUID
 
 import carriers
 from acceptance import NewMessage
@@ -22,12 +23,13 @@ from carriers.ways import Way
 from database import EPOCH, db, passed_over
 from database.clock import SKEW
 from events.outbox import Event
-from models import ANSWER_WITHIN, TAKEN, Message, Status, has_status, new_id
-from sending import meaning, receipts
-from sending.attempts import Attempt
-from sending.meaning import Meaning
-from sending.receipts import OptOutMessage
-from sending.replies import PARTS_WITHIN, Reply
+from messages import receipts
+from messages.attempts import Attempt
+from messages.model import ANSWER_WITHIN, TAKEN, Message, Status, has_status, new_id
+from replies import meaning, opt_outs
+from replies.meaning import Meaning
+from replies.model import PARTS_WITHIN, Reply
+from replies.opt_outs import OptOutMessage
 
 BELONGS_WITHIN = timedelta(days=30)
 """How long after a message a reply still belongs to it."""
@@ -65,18 +67,31 @@ def record(
     """Record what a carrier says, then each reply in its own transaction."""
     replies = [event for event in events if isinstance(event, carriers.Reply)]
     others = [event for event in events if not isinstance(event, carriers.Reply)]
-    receipts.record(others, now, rules.check_dnc, rules.carrier)
+    _record_others(others, now, rules)
     for said in replies:
         record_reply(said, now, rules)
 
 
+def _record_others(events, now, rules):
+    """Record late answers, receipts and opt-outs."""
+    late = [event for event in events if isinstance(event, LateAnswer)]
+    references = {UUID(each.message_id): each.reference for each in late}
+    if taken := receipts.sent(references, now, rules.carrier):
+        log.info("messages sent by an answer that came late: %s", taken)
+    told = (event for event in events if isinstance(event, Receipt))
+    receipts.record_receipts(told, now, rules.carrier)
+    for event in events:
+        if isinstance(event, OptOut):
+            opt_outs.record_opt_out(event, now, rules.check_dnc)
+
+
 def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None:
     """Store a reply once, and obey a plain STOP or START; of a long reply, store this part."""
-    number, problem = receipts.read_number(said.number, said.certain)
+    number, problem = opt_outs.read_number(said.number, said.certain)
     if problem:
         means = Meaning.OTHER if said.part else _read(said.text, said.word)
         if means in (Meaning.NO, Meaning.START):
-            receipts.ignore(means is Meaning.NO, problem, now)
+            opt_outs.ignore(means is Meaning.NO, problem, now)
         return
     said = said._replace(number=number)
     with db.atomic():
@@ -211,7 +226,7 @@ def _obey(reply, means, said, now, rules):
     if means not in (Meaning.NO, Meaning.START):
         return False
     stop = OptOut(reply.number, means is Meaning.NO, "reply", said.at and reply.at)
-    return receipts.obey(stop, now, rules.check_dnc).has_joined
+    return opt_outs.obey(stop, now, rules.check_dnc).has_joined
 
 
 def _answer_to(reply, means, said, now, rules):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sending import meaning
-from sending.meaning import Meaning
+from replies import meaning
+from replies.meaning import Meaning
 from sentences import ASKING_FOR_HELP, MAYBE_NOES, OTHERS, PLAIN_NOES, STARTING
 
 

@@ -16,14 +16,7 @@ from access.do_not_call import DoNotCall, OptedOut
 from access.keys import ApiKey, rules_of
 from access.rules import LAST
 from database import FEW, MILLISECOND, is_outage, locked, passed_over
-from models import (
-    IS_SENDABLE,
-    IS_WAITING,
-    WAITING,
-    Message,
-    Status,
-    has_status,
-)
+from messages.model import IS_SENDABLE, IS_WAITING, WAITING, Message, Status, has_status
 
 UNAPPROVED = "nobody approved it in time"
 

@@ -11,13 +11,13 @@ from carriers import Reply as Said
 from carriers.ways import Way
 from databases import on_both
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST, die_instead
-from models import Message, Status
+from messages.model import Message, Status
+from replies import inbound
+from replies.inbound import ReplyRules
+from replies.model import Reply
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import inbound
 from sending.carrier_state import CarrierState
 from sending.heartbeats import Heartbeat
-from sending.inbound import ReplyRules
-from sending.replies import Reply
 from sending.runtime import Runtime
 from stored_messages import decide_on, held, store, store_many
 

@@ -25,10 +25,10 @@ from access.audit import Action, Audit
 from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply, OptedOut
 from database import PAGE, PAST, CarrierTextField, InstantField, Table, db, isoformat
 from events.outbox import Event
-from models import Message
+from messages.model import Message
+from replies import meaning
+from replies.meaning import Meaning
 from reports.listings import Cursor
-from sending import meaning
-from sending.meaning import Meaning
 
 WAITS = SQL("read_at IS NULL AND NOT opted_out")
 """A person has to read it. Replies that need nobody are marked as read when they come."""

@@ -13,11 +13,11 @@ from carriers import ways
 from database import clock
 from databases import on_both
 from fake_carrier import FakeCarrier
-from models import Status
+from messages.model import Status
+from replies import inbound, inbox
+from replies.inbound import ReplyRules
+from replies.model import Reply
 from samples import HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import inbound, inbox
-from sending.inbound import ReplyRules
-from sending.replies import Reply
 from signed_callbacks import of_twilio
 from stored_messages import held, store
 

@@ -17,14 +17,15 @@ from carriers.ways import Way
 from database import clock, db
 from databases import on_both, on_postgres
 from events.outbox import Event, EventAddress
-from models import Message, Status
+from messages.attempts import Attempt
+from messages.model import Message, Status
 from own_threads import at_once, begin
+from replies import inbound, inbox
+from replies import model as replies
+from replies.inbound import ReplyRules
+from replies.model import Reply
 from running import wait_until
 from samples import DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import inbound, inbox, replies
-from sending.attempts import Attempt
-from sending.inbound import ReplyRules
-from sending.replies import Reply
 from stored_messages import again, held, key_named, look, store
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]

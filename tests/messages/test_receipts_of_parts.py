@@ -6,11 +6,11 @@ import pytest
 
 from carriers import Receipt
 from databases import on_both, on_postgres
-from models import Status
+from messages import receipts, waiting
+from messages.model import Status
+from messages.receipts import EarlyReceipt
 from own_threads import at_once
 from samples import DAY, LONDON, NEW_YORK, TUESDAY_NOON
-from sending import receipts, waiting
-from sending.receipts import EarlyReceipt
 from stored_messages import FAKE, again, claim, decide_on, held
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]

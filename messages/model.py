@@ -1,0 +1,348 @@
+"""Messages: their table, and every change of their state until a carrier accepts them."""
+
+import secrets
+import uuid
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Self
+
+from peewee import (
+    SQL,
+    BooleanField,
+    ForeignKeyField,
+    IntegerField,
+    ModelSelect,
+    ModelUpdate,
+    TextField,
+    UUIDField,
+)
+
+from access.do_not_call import DoNotCallHistory
+from access.keys import ApiKey
+from carriers.lanes import FIRST, Lane
+from carriers.ways import Way
+from database import (
+    EPOCH,
+    MILLISECOND,
+    PAST,
+    CarrierTextField,
+    InstantField,
+    Refused,
+    Table,
+    db,
+    isoformat,
+    locked,
+)
+from database.clock import SKEW
+from events.outbox import Event, EventAddress
+
+SEND_DATE_LASTS = timedelta(hours=1)
+"""How long a send_date is obeyed; a message that is later keeps to business hours."""
+
+ANSWER_WITHIN = timedelta(minutes=2)
+"""How long after a reply the text that answers it may be sent."""
+
+FURTHEST_AHEAD = timedelta(days=60)
+"""How far ahead a retry or an opening can be, but not a send_date."""
+
+
+class Status(StrEnum):
+    SCHEDULED = "scheduled"  # waits for its time
+    QUEUED = "queued"  # may be sent now
+    SENDING = "sending"  # claimed by a sender, until the claim times out
+    SENT = "sent"  # the carrier took it
+    DELIVERED = "delivered"  # the carrier says that it reached the phone
+    UNDELIVERED = "undelivered"  # the carrier took it, and says that it did not
+    FAILED = "failed"  # refused for good, or every retry is used up
+    BLOCKED = "blocked"  # on the Do Not Call list when it was due
+    CANCELLED = "cancelled"  # by an operator, or approval was refused
+    EXPIRED = "expired"  # could not be sent in time
+
+
+WAITING = (Status.SCHEDULED, Status.QUEUED)
+TAKEN = (Status.SENT, Status.DELIVERED, Status.UNDELIVERED)
+"""The carrier has taken the message: only a receipt changes these."""
+WITHDRAWN = "cancelled, unless the carrier has it already"
+RETRYABLE = (Status.FAILED, Status.BLOCKED, Status.UNDELIVERED, Status.EXPIRED)
+FINISHED = tuple(status for status in Status if status not in (*WAITING, Status.SENDING))
+
+
+def has_status(*statuses: Status) -> SQL:
+    """Return the condition that a message is in one of these statuses."""
+    return SQL("status IN ({})".format(", ".join(f"'{status}'" for status in statuses)))
+
+
+# The indexes below serve these only because their conditions are spelt the same
+IS_WAITING = has_status(*WAITING)
+IS_SENDABLE = has_status(Status.QUEUED) & SQL("approved")
+AWAITS_APPROVAL = has_status(*WAITING) & SQL("NOT approved")
+AWAITS_GROUP = AWAITS_APPROVAL & SQL("available_to_group")
+IS_RETRYING = has_status(*WAITING) & SQL("due_since IS NOT NULL")
+IS_DECIDED = has_status(Status.SCHEDULED) & SQL("(send_date IS NULL OR due_since IS NOT NULL)")
+HAS_ENDED = SQL("finished_at IS NOT NULL")
+
+
+def new_id(now: datetime) -> uuid.UUID:
+    """Return a UUID of version 7 (RFC 9562), which sorts by time."""
+    tail = secrets.randbits(74)
+    return uuid.UUID(
+        int=first_id(now).int | 7 << 76 | (tail >> 62) << 64 | 2 << 62 | tail & (1 << 62) - 1
+    )
+
+
+def first_id(instant: datetime) -> uuid.UUID:
+    """Return the least id that can be made from an instant on."""
+    return uuid.UUID(int=(max(instant, EPOCH) - EPOCH) // MILLISECOND << 80)
+
+
+class Message(Table):
+    id = UUIDField(primary_key=True)
+    key = ForeignKeyField(ApiKey, index=False)
+    to = TextField(null=True)  # E.164; null once redacted, like the message
+    message = TextField(null=True)
+    send_date = InstantField(null=True)  # asked for
+    first_send_at = InstantField()  # decided first
+    # Decided; moves with every retry
+    send_at = InstantField(FURTHEST_AHEAD, lambda now: IS_DECIDED)
+    expires_at = InstantField()  # decided together with first_send_at
+    # When it should have gone, while sends of it fail
+    due_since = InstantField(PAST, lambda now: IS_RETRYING, null=True)
+    status = TextField()
+    manual_mode = BooleanField()
+    available_to_group = BooleanField()
+    check_dnc = BooleanField()
+    approved = BooleanField()
+    approved_by = TextField(null=True)  # the name of a key, or "shell"
+    approved_at = InstantField(null=True)
+    cancelled_by = TextField(null=True)
+    attempts = IntegerField(default=0)
+    max_retries = IntegerField()
+    claim_number = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])  # times claimed, ever
+    # Its claims until it was retried by a person last
+    tries_before = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
+    # Attempts since then that are unclear
+    in_doubt = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
+    finished_at = InstantField(PAST, lambda now: has_status(*FINISHED) & HAS_ENDED, null=True)
+    last_error = CarrierTextField(null=True)
+    last_error_at = InstantField(null=True)
+    carrier = TextField(null=True)  # the name of the one that it was given to last
+    carrier_reference = CarrierTextField(null=True)
+    lane = TextField()  # what is true of it for carriers
+    receipt_at = InstantField(null=True)
+    told_at = InstantField(null=True)  # when an event of it was delivered last
+    created_at = InstantField(PAST, lambda now: Message.id > first_id(now))
+    idempotency_key = TextField(null=True)
+    request_digest = TextField(null=True)
+    answer = TextField(null=True)  # the body of the 201, if there is an idempotency key
+    parts = IntegerField()
+    country = TextField()  # ISO 3166, or 001
+    # STOP or HELP, if it answers such a reply: sent at once and once, whatever list and hours say
+    answers = TextField(null=True)
+
+    @classmethod
+    def change(cls, update: ModelUpdate) -> list[tuple[Status, str | None]]:
+        """Execute an UPDATE of messages; write an event for each message that it ended.
+
+        Both happen in one transaction. Return status and number of the messages that it changed.
+        """
+        columns = (cls.to, cls.id, cls.status, cls.attempts, cls.parts, cls.last_error)
+        receiver = EventAddress.receiving(cls.key)  # so a key without one costs no more statements
+        update = update.returning(*columns, cls.finished_at, cls.receipt_at, receiver)
+        with db.transaction():  # unlike atomic, no savepoint within another
+            changed = list(update.execute())
+            Event.write([each for each in changed if each.receiver and each.status in FINISHED])
+        return [(each.status, each.to) for each in changed]
+
+    # Sending it
+
+    def apply(self, outcome: Any, now: datetime, **more: Any) -> bool:
+        """Apply an Outcome to this claimed message; return False if another has the claim by now.
+
+        `more` are further changes of columns.
+        """
+        changes = more | {"status": outcome.status, "attempts": self.attempts + outcome.counted}
+        if outcome.status in WAITING:
+            late = outcome.reason or outcome.status == Status.QUEUED
+            changes["due_since"] = (self.due_since or self.ready_at) if late else None
+        else:
+            changes["finished_at"] = now
+        if outcome.reason:
+            changes |= {"last_error": outcome.reason, "last_error_at": now}
+        if outcome.send_at:
+            changes["send_at"] = outcome.send_at
+        if outcome.doubt:
+            changes["in_doubt"] = self.in_doubt + 1
+        return self._end_claim(**changes)
+
+    @classmethod
+    def date_back(cls, now: datetime) -> None:
+        """Have queued messages be due by now, and date all like any table."""
+        cls._in_batches(cls.update(send_at=now), IS_SENDABLE, cls.send_at > now + SKEW)
+        super().date_back(now)
+
+    @classmethod
+    def put_back(cls, messages: Collection[Self]) -> None:
+        """Give up the claims of messages that could not go yet; they keep their places.
+
+        Claims that another has by now stay.
+        """
+        for each in messages:
+            each._end_claim(status=Status.QUEUED)
+
+    def _end_claim(self, **changes):
+        """Change this message if its claim is still the one that was read; return whether it is."""
+        held = (Message.id == self.id) & (Message.claim_number == self.claim_number)
+        return bool(self.change(Message.update(changes).where(held, has_status(Status.SENDING))))
+
+    def lose(self, carrier: str | None, number: int) -> bool:
+        """Queue this message again: the sender that had claimed it for a carrier has died.
+
+        It is in doubt: the carrier may have accepted it before. `number` is the claim's.
+        """
+        self.note_doubt(carrier or FIRST)
+        dead = Message.update(status=Status.QUEUED, carrier=carrier, in_doubt=Message.in_doubt + 1)
+        held = has_status(Status.SENDING) & (Message.claim_number == number)
+        return dead.where(Message.id == self.id, held).execute() == 1
+
+    def note_doubt(self, carrier: str) -> None:
+        """Note that a carrier may have a copy of this message, though it may have ended."""
+        lane = Lane.read(self.lane).in_doubt(carrier)
+        Message.update(lane=str(lane)).where(Message.id == self.id).execute()
+
+    def settle(self, outcome: Any, now: datetime) -> bool:
+        """End this message, which waits in doubt, as an Outcome says; return whether it waited."""
+        ended = {"status": outcome.status, "finished_at": now}
+        if outcome.reason:
+            ended |= {"last_error": outcome.reason, "last_error_at": now}
+        waits = (Message.id == self.id) & has_status(*WAITING)
+        return bool(self.change(Message.update(ended).where(waits)))
+
+    def read_again(self) -> None:
+        """Lock this message, and read its doubts and what people decided: both may be news."""
+        columns = Message.in_doubt, Message.lane, Message.cancelled_by, Message.expires_at
+        this = Message.select(*columns).where(Message.id == self.id)
+        if found := db.lock_rows(this).first():
+            self.in_doubt, self.lane = found.in_doubt, found.lane
+            self.cancelled_by, self.expires_at = found.cancelled_by, found.expires_at
+
+    def settle_doubts(self, carrier: Way, settled: int, once: bool = False) -> Self | None:
+        """Note that copies of this message are no longer unclear, and return it as it is now.
+
+        `settled` of them were given to the carrier since a person retried it. All copies that the
+        carrier may have are settled, or only one with `once`. Return None if the message is gone.
+        """
+        with db.transaction():
+            this = Message.select().where(Message.id == self.id)
+            message = db.lock_rows(this).first()
+            if message:
+                message.in_doubt = max(0, message.in_doubt - settled)
+                message.lane = str(Lane.read(message.lane).settled(carrier.name, once))
+                message.save(only=[Message.in_doubt, Message.lane])
+        return message
+
+    def note_error(self, error: str, now: datetime) -> None:
+        """Store what a carrier said of this message, which goes on waiting."""
+        waits = (Message.id == self.id) & has_status(*WAITING)
+        Message.update(last_error=error, last_error_at=now).where(waits).execute()
+
+    @classmethod
+    def note_notified(cls, ids: Collection[uuid.UUID], now: datetime) -> None:
+        """Note that events of these messages were delivered.
+
+        It waits for no lock, to avoid a deadlock on Postgres: a message that is being changed right
+        now is left out, because its next event is noted.
+        """
+        if ids:
+            notified = cls.select(cls.id).where(cls.id.in_(ids))
+            cls.update(told_at=now).where(locked(cls.id, notified)).execute()
+
+    # Questions about one
+
+    @classmethod
+    def find(cls, message_id: uuid.UUID) -> Self:
+        """Return one message with its key; raise Refused if there is none."""
+        message = cls.select(cls, ApiKey).join(ApiKey).where(cls.id == message_id).first()
+        if message is None:
+            raise Refused("there is no such message")
+        return message
+
+    def is_too_late(self, now: datetime) -> bool:
+        """Return whether it is too late to send this message."""
+        return self.expires_at <= now
+
+    @property
+    def ready_at(self) -> datetime:
+        """Return the earliest time at which this message could have been sent."""
+        return max(self.send_at, self.approved_at or EPOCH)
+
+    @property
+    def blocked_because(self) -> str | None:
+        """Return why the Do Not Call list kept this message from its number, if that is known."""
+        if self.status != Status.BLOCKED or self.to is None:
+            return None
+        return DoNotCallHistory.why_at(self.to, self.finished_at)
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Return whether this message was cancelled in doubt: the carrier is yet to be asked."""
+        return self.cancelled_by is not None and self.finished_at is None
+
+    def obeys_send_date(self, now: datetime) -> bool:
+        """Return whether a send_date lets this message go now, whatever hours the recipient has."""
+        # Counted back from now: no instant is later than the year 9999
+        return self.send_date is not None and now - SEND_DATE_LASTS < self.send_date
+
+    def state(self) -> str:
+        """Return where this message stands, in an operator's words."""
+        if self.status == Status.SENDING:
+            return "being sent right now"
+        if self.finished_at:
+            return f"{self.status} at {isoformat(self.finished_at)}"
+        if self.is_withdrawn:
+            return WITHDRAWN
+        return self.status if self.approved else f"{self.status}, awaiting approval"
+
+
+def accepted_to(number: str, since: datetime) -> ModelSelect:
+    """Select the messages to a number that count for its limit, the latest first.
+
+    Those that a person kept back do not count, nor do those of testers.
+    """
+    counts = (Message.id >= first_id(since)) & (Message.created_at >= since)
+    counts &= Message.key.not_in(ApiKey.testers()) & (Message.status != Status.CANCELLED)
+    latest = Message.created_at.desc(), Message.id.desc()
+    return Message.select().where(Message.to == number, counts).order_by(*latest)
+
+
+for _name, _columns, _where in (
+    ("message_due", [Message.send_at, Message.id], has_status(Status.SCHEDULED)),
+    ("message_sendable_key", [Message.key, Message.send_at, Message.id], IS_SENDABLE),
+    ("message_lane", [Message.lane, Message.key, Message.send_at, Message.id], IS_SENDABLE),
+    (
+        "message_awaiting",
+        [Message.status, Message.send_at, Message.id, Message.expires_at],
+        AWAITS_APPROVAL,
+    ),
+    ("message_awaiting_key", [Message.key, Message.send_at, Message.id], AWAITS_GROUP),
+    ("message_expires", [Message.expires_at], IS_WAITING),
+    ("message_retrying", [Message.due_since], IS_RETRYING),
+    (
+        "message_finished",
+        [Message.status, Message.finished_at, Message.carrier, Message.receipt_at],
+        HAS_ENDED,
+    ),
+    ("message_ended", [Message.status, Message.id], HAS_ENDED),
+    ("message_key", [Message.key, Message.id], None),
+    ("message_to", [Message.to, Message.id], None),
+):
+    Message.add_index(Message.index(*_columns, where=_where, name=_name))
+Message.add_index(
+    Message.index(
+        Message.key,
+        Message.idempotency_key,
+        unique=True,
+        where=SQL("idempotency_key IS NOT NULL"),
+        name="message_idempotency",
+    )
+)

@@ -1,0 +1,51 @@
+"""Large tables: indexes serve what changes messages."""
+
+from datetime import timedelta
+
+import pytest
+
+import acceptance
+from carriers import Receipt
+from databases import on_both
+from messages import model, receipts, waiting
+from messages.model import Message, Status
+from query_plans import reads_whole
+from running import ROOT
+from samples import NEW_YORK, TUESDAY_NOON
+from sending import heartbeats, retention
+from sending.heartbeats import Heartbeat
+from stored_messages import FAKE, SENDER, claim, store, store_many
+
+pytestmark = on_both
+
+OLD = TUESDAY_NOON - timedelta(days=31)
+DONE_OFTEN = {
+    "take over": lambda: heartbeats.take_over(Heartbeat(sender=SENDER, beats=0), TUESDAY_NOON),
+    "promote": lambda: waiting.promote(TUESDAY_NOON),
+    "expire": lambda: waiting.expire(TUESDAY_NOON),
+    "block a number": lambda: waiting.block_number(NEW_YORK, TUESDAY_NOON),
+    "a receipt": lambda: receipts.record_receipts(
+        [Receipt("SM1", True), Receipt("SM2", False)], OLD, FAKE
+    ),
+    "a yes": lambda: receipts.sent({model.new_id(OLD): "SM3"}, OLD, FAKE),
+    "old receipts": lambda: receipts.forget(TUESDAY_NOON),
+    "claim": lambda: claim(8),
+    "purge": lambda: retention.purge(OLD, TUESDAY_NOON),
+    "redact": lambda: retention.redact(OLD, TUESDAY_NOON),
+    "answered": lambda: acceptance.stored_before(1, "key"),
+}
+
+
+@pytest.mark.parametrize("name", DONE_OFTEN)
+def test_an_index_serves_what_is_done_often(database_url, name):
+    store_many(30)
+    store(status=Status.SENT, finished_at=OLD, carrier_reference="SM1")
+    assert reads_whole(DONE_OFTEN[name]) == []
+
+
+def test_the_benchmarks_fill_a_table_with_messages(database_url, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import fill
+
+    fill.fill(3, Status.QUEUED)
+    assert [message.status for message in Message.select()] == [Status.QUEUED] * 3
