@@ -67,22 +67,24 @@ def record(
     """Record what a carrier says, then each reply in its own transaction."""
     replies = [event for event in events if isinstance(event, carriers.Reply)]
     others = [event for event in events if not isinstance(event, carriers.Reply)]
-    _record_others(others, now, rules)
+    record_reports(others, now, rules.check_dnc, rules.carrier)
     for said in replies:
         record_reply(said, now, rules)
 
 
-def _record_others(events, now, rules):
-    """Record late answers, receipts and opt-outs."""
+def record_reports(
+    events: Collection[Receipt | OptOut | LateAnswer], now: datetime, check_dnc: str, carrier: Way
+) -> None:
+    """Record late answers, receipts and opt-outs of a carrier."""
     late = [event for event in events if isinstance(event, LateAnswer)]
     references = {UUID(each.message_id): each.reference for each in late}
-    if taken := receipts.sent(references, now, rules.carrier):
+    if taken := receipts.sent(references, now, carrier):
         log.info("messages sent by an answer that came late: %s", taken)
     told = (event for event in events if isinstance(event, Receipt))
-    receipts.record_receipts(told, now, rules.carrier)
+    receipts.record_receipts(told, now, carrier)
     for event in events:
         if isinstance(event, OptOut):
-            opt_outs.record_opt_out(event, now, rules.check_dnc)
+            opt_outs.record_opt_out(event, now, check_dnc)
 
 
 def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None:

@@ -14,7 +14,7 @@ from messages.model import Message
 from messages.receipts import KEPT
 from replies.model import put_on_list
 
-log = logging.getLogger("receipts")
+log = logging.getLogger("replies")
 
 
 class IgnoredOptOut(Table):

@@ -11,11 +11,10 @@ from carriers import CarrierError, LateAnswer, OptOut, Receipt
 from carriers.ways import Way
 from databases import on_both, on_sqlite
 from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, die_instead
-from messages import receipts
 from messages.attempts import Attempt
 from messages.model import Message, Status
 from own_threads import thread_after
-from replies import opt_outs
+from replies import inbound, opt_outs
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import retention
 from sending.outcomes import MAY_HAVE_TAKEN_IT, MOST_DEATHS
@@ -247,7 +246,7 @@ def test_a_late_word_is_that_of_the_first_copy_in_doubt(give, carrier, history, 
     give(carrier, [SILENCE] * copies, after=0)
     now = TUESDAY_NOON + 2 * HOUR
     said = Receipt("SM7", True, **others) if others else LateAnswer(str(message.id), "SM7")
-    receipts.record([said], now, False, Way("fake"))
+    inbound.record_reports([said], now, False, Way("fake"))
     assert history(message) == [("taken", "SM7"), UNCLEAR][:copies]
     assert attempts_of(message)[0].receipt == ("delivered" if others else None)
     give(carrier, [], now)

@@ -19,6 +19,7 @@ from messages.attempts import IS_UNDER_WAY, Attempt
 from messages.model import Message, Status
 from messages.waiting import UNAPPROVED
 from own_threads import begin
+from replies import inbound
 from samples import ALWAYS_OPEN, DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import FAKE, SENDER, again, decide_on, held, store, store_many, take_over
 
@@ -223,7 +224,7 @@ def test_a_yes_that_comes_after_a_retry_does_not_undo_the_retry(run_pass, askabl
     message = store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
     askable.taken.append((NEW_YORK, "Hello"))
     later(run_pass, 0, carrier=askable)
-    receipts.record([Receipt("SM0", False)], TUESDAY_NOON, False, FAKE)
+    inbound.record_reports([Receipt("SM0", False)], TUESDAY_NOON, False, FAKE)
     assert decide_on(again(message)).retry(TUESDAY_NOON, 3 * DAY)
     receipts.sent({message.id: "SM0"}, TUESDAY_NOON, FAKE)
     assert again(message).status == Status.SCHEDULED

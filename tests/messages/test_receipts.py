@@ -20,7 +20,7 @@ from messages.attempts import Attempt
 from messages.model import TAKEN, Message, Status
 from messages.receipts import EarlyReceipt
 from own_threads import at_once, begin
-from replies import opt_outs
+from replies import inbound, opt_outs
 from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import outcomes, retention
 from sending.recorder import RECORDED_AT_ONCE
@@ -118,7 +118,7 @@ def test_a_first_text_that_was_taken_after_all_has_its_receipts_though_a_person_
     message = doubtful(status=Status.FAILED, finished_at=TUESDAY_NOON)
     assert decide_on(message).retry(LATER, 3 * DAY)
     if is_late_yes:
-        receipts.record([LateAnswer(str(message.id), "SM1")], LATER, "asked", FAKE)
+        inbound.record_reports([LateAnswer(str(message.id), "SM1")], LATER, "asked", FAKE)
         assert again(message).status == Status.SENT
     report([("SM1", delivered, None, NEW_YORK)], TUESDAY_NOON + MINUTE)
     assert again(message).status == (Status.DELIVERED if delivered else Status.UNDELIVERED)
@@ -309,7 +309,7 @@ def doubtful(**columns):
 def test_a_late_yes_settles_a_doubt_whatever_became_of_the_message(columns):
     message = doubtful(**columns)
     report([UNDELIVERED], TUESDAY_NOON)
-    receipts.record([LateAnswer(str(message.id), "SM1")], LATER, "asked", FAKE)
+    inbound.record_reports([LateAnswer(str(message.id), "SM1")], LATER, "asked", FAKE)
     moved = again(message)
     assert (moved.status, moved.carrier_reference) == (Status.UNDELIVERED, "SM1")
     assert (moved.last_error, moved.attempts) == ("no such number", message.attempts)
@@ -525,18 +525,18 @@ def test_an_invalid_number_joins_no_list_and_leaves_a_trace_without_it(number, s
     OptedOut.add([number], TUESDAY_NOON - DAY, "reply")
     if stop:
         do_not_call.remove([number], TUESDAY_NOON - DAY, "shell")
-    receipts.record([OptOut(number, stop, "reply")], TUESDAY_NOON, "asked", FAKE)
+    inbound.record_reports([OptOut(number, stop, "reply")], TUESDAY_NOON, "asked", FAKE)
     assert OptedOut.lists(number) is not stop
     assert "its number is not valid" in caplog.text
     assert number[1:] not in caplog.text
     assert opt_outs.ignored_opt_outs(TUESDAY_NOON) == 1
-    receipts.forget(TUESDAY_NOON + 4 * DAY)
+    opt_outs.forget(TUESDAY_NOON + 4 * DAY)
     assert opt_outs.ignored_opt_outs(TUESDAY_NOON) == 0
 
 
 def test_a_number_that_was_texted_joins_the_list_whatever_libphonenumber_holds():
     store(to="+6172091009")
-    receipts.record(
+    inbound.record_reports(
         [OptOut("+6172091009", True, "reply", certain=False)], TUESDAY_NOON, "asked", FAKE
     )
     assert OptedOut.lists("+6172091009")

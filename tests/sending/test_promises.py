@@ -841,7 +841,7 @@ class Promises(RuleBasedStateMachine):
         reference = copy.reference
         for delivered in words:
             said = [Receipt(reference, delivered)]
-            receipts.record(said, self.now, False, copy.carrier.way)
+            inbound.record_reports(said, self.now, False, copy.carrier.way)
             before, _ = self.said.get(reference, (None, None))
             if reference not in self.said or (delivered and not before):  # not a repeat
                 self.said[reference] = delivered, self.now

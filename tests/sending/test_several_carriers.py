@@ -408,7 +408,9 @@ def test_a_carrier_is_asked_about_its_copy_though_the_receipt_of_anothers_has_en
     message = held(Status.SENDING, claimed_for="eu", **doubt) if dies else store(**doubt)
 
     def end():
-        receipts.record([Receipt("1", False, "off", NEW_YORK)], TUESDAY_NOON, False, Way("us"))
+        inbound.record_reports(
+            [Receipt("1", False, "off", NEW_YORK)], TUESDAY_NOON, False, Way("us")
+        )
         assert again(message).status == Status.UNDELIVERED
         eu.has[NEW_YORK] = ["2"]
         return SILENT
@@ -548,5 +550,5 @@ def test_a_late_receipt_of_a_copy_from_before_a_retry_is_no_other_texts(
         first.update(send_at=TUESDAY_NOON + DAY).execute()
     second = in_doubt_at_us(TUESDAY_NOON + 4 * HOUR)
     late = Receipt("SM1", True, number=NEW_YORK)
-    receipts.record([late], TUESDAY_NOON + 5 * HOUR, False, Way("us"))
+    inbound.record_reports([late], TUESDAY_NOON + 5 * HOUR, False, Way("us"))
     assert again(second).status == Status.SCHEDULED, "which of the two is not known"
