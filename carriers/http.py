@@ -10,14 +10,24 @@ import time
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl
 
-from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, Receipt, opt_outs, silence
+from carriers import (
+    CONNECT_TIMEOUT,
+    Carrier,
+    CarrierError,
+    Codes,
+    NotGenuine,
+    Receipt,
+    opt_outs,
+    silence,
+)
 from carriers.tls import reason_of, trusted
 
 LONGEST_PAUSE = 3600  # seconds; a longer Retry-After is cut to this
 LONGEST_REFERENCE = 255  # characters
 RECENTLY = 600  # seconds
+SKEW = 300  # seconds that a carrier's clock may be ahead
 MOST_FIELDS = 200  # in a callback; the carriers' have some twenty
-STATUSES = Codes(for_good=(), account={401, 402, 403, 404}, too_fast={429})
+STATUSES = Codes(account={401, 402, 403, 404}, too_fast={429})
 
 
 class Answer(NamedTuple):
@@ -58,11 +68,12 @@ class HttpCarrier(Carrier):
     see texts and numbers.
     """
 
-    title: str  # the name in messages for an operator
     longest_answer = 64 * 1024  # bytes; the rest is not read
     longest_pause = LONGEST_PAUSE
-    codes: Codes
     reasons: dict[int, str]  # what the codes of reports mean
+    # The final statuses of reports
+    delivered: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
 
     def __init__(self, base: SplitResult, headers: dict, concurrency: int, timeout: float):
         silence("urllib3")
@@ -101,39 +112,46 @@ class HttpCarrier(Carrier):
         """Return the answer to a form."""
         return self.ask("POST", path, fields=form, encode_multipart=False)
 
-    def refusal(self, answer: Answer, code: object, reason: str, **flags: object) -> CarrierError:
-        """Return the CarrierError that the carrier's own code means.
+    def post_json(self, path: str, content: object, **headers: str) -> Answer:
+        """Return the answer to a JSON object."""
+        headers = self.headers | {"Content-Type": "application/json"} | headers
+        return self.ask("POST", path, body=json.dumps(content), headers=headers)
 
-        A code of the account that may be about the recipient's country is not about the account if
-        the server took a text from this sender in the last ten minutes.
+    def refusal(
+        self, answer: Answer, code: object = None, reason: str = "", **flags: object
+    ) -> CarrierError:
+        """Return the CarrierError that the carrier's own code means; the HTTP status without one.
+
+        An answer without a code is `silent`, unless the flags say that it is the carrier's own. A
+        code of the account that may be about the recipient's country is not about the account if
+        the server took a text from this FROM in the last ten minutes.
         """
+        flags["retry_after"] = answer.retry_after
+        if code is None:
+            flags = {"in_doubt": answer.unclear, "silent": True} | flags
+            reason = f"{self.title}: no usable answer (HTTP {answer.status})"
+            return STATUSES.error(reason, answer.status, **flags)
         of_country = code in self.codes.no_route and code in self.codes.account
         if of_country and time.monotonic() < self._served_until:
             return CarrierError(reason, no_route=True)
-        return self.codes.error(reason, code, retry_after=answer.retry_after, **flags)
-
-    def no_verdict(self, answer: Answer, silent: bool = True) -> CarrierError:
-        """Return the CarrierError that the HTTP status of an answer without a code means."""
-        reason = f"{self.title}: no usable answer (HTTP {answer.status})"
-        flags = {"retry_after": answer.retry_after, "in_doubt": answer.unclear, "silent": silent}
-        return STATUSES.error(reason, answer.status, **flags)
+        return self.codes.error(reason, code, opted_out=code == self.opted_out, **flags)
 
     def note_served(self) -> None:
-        """Note that the server took a text from this sender."""
+        """Note that the server took a text from this FROM."""
         self._served_until = time.monotonic() + RECENTLY
 
     def explained(self, code: int, otherwise: str) -> str:
         """Return what a code of a report means, in words for an operator."""
         return self.reasons.get(code, otherwise)
 
-    def _receipts(self, field, callbacks, secret, option, sender):
+    def _receipts(self, field, callbacks, secret, option, from_):
         """Return the field that asks for receipts; warn if there is no `secret` to verify them.
 
         `callbacks` is the address below which the carrier may call, if there is one; `option` is
-        the URL's option for the secret. If `sender` is a name, warn that no replies can come.
+        the URL's option for the secret. If `from_` is a name, warn that no replies can come.
         """
         if callbacks and secret:
-            if re.search("[A-Za-z]", sender):
+            if re.search("[A-Za-z]", from_):
                 self.warn_of_name()
             self.tells_receipts = True
             return {field: f"{callbacks}/status"}
@@ -256,6 +274,13 @@ def basic(user: str, password: str) -> dict[str, str]:
 def parsed(query: str) -> list[tuple[str, str]]:
     """Return the fields of a callback's form or query; raise ValueError if there are too many."""
     return parse_qsl(query, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+
+
+def check_age(timestamp: str, oldest: float) -> None:
+    """Raise NotGenuine unless a callback's timestamp is in the last `oldest` seconds."""
+    at = int(timestamp) if re.fullmatch(r"\d{1,12}", timestamp, re.ASCII) else 0
+    if not -SKEW <= time.time() - at <= oldest + SKEW:
+        raise NotGenuine
 
 
 def reference(value: object) -> str | None:

@@ -11,14 +11,16 @@ from urllib.parse import parse_qs
 import pytest
 from twilio.request_validator import RequestValidator
 
-from callbacks import DELIVERED, PUBLIC_URL, REFERENCE, TOKEN, connected, of_twilio
 from carrier_errors import NUMBER, TEXT, connect, error_of, form, impatient, meaning, refused, send
-from carrier_servers import HANG, HANG_UP, Answer, TwilioServer, refusal
+from carrier_servers import HANG, HANG_UP, Answer
 from carriers import NotGenuine, Receipt, Reply
 from carriers.http import LONGEST_PAUSE
+from kits import PUBLIC_URL, REFERENCE, connected
+from kits.twilio import TOKEN, TwilioServer, refusal, sign
 
 NOW = datetime(2026, 3, 3, 17, 0, tzinfo=UTC)
 SERVICE = "MG" + "aB" * 16
+DELIVERED = {"MessageSid": REFERENCE, "To": NUMBER, "MessageStatus": "delivered"}
 
 # Fields of the request: CreateMessageRequest in Twilio's description of its API,
 # github.com/twilio/twilio-oai, spec/json/twilio_api_v2010.json.
@@ -101,7 +103,7 @@ def test_an_api_key_with_the_auth_token_asks_for_receipts(twilio_server, api_key
     send(carrier)
     assert "StatusCallback" in form(twilio_server.requests[0])
     assert carrier.warning is None
-    assert carrier.callback(of_twilio(DELIVERED["twilio"], "the-token"))
+    assert carrier.callback(sign(DELIVERED, secret="the-token"))
 
 
 # The answer
@@ -390,7 +392,7 @@ def carrier():
 
 
 def test_a_stop_from_a_number_without_a_plus_sign_may_be_a_short_codes(carrier):
-    callback = of_twilio({"From": "12345678", "Body": "STOP"}, kind="inbound")
+    callback = sign({"From": "12345678", "Body": "STOP"}, kind="inbound")
     assert carrier.callback(callback) == [Reply("+12345678", "STOP", certain=False)]
 
 
@@ -409,7 +411,7 @@ def test_a_stop_from_a_number_without_a_plus_sign_may_be_a_short_codes(carrier):
     ],
 )
 def test_a_reply_is_returned_as_it_came_with_twilios_own_reading(carrier, fields, replies):
-    callback = of_twilio({"From": NUMBER, "To": "+15005550006"} | fields, kind="inbound")
+    callback = sign({"From": NUMBER, "To": "+15005550006"} | fields, kind="inbound")
     assert carrier.callback(callback) == [Reply(NUMBER, text, word=word) for text, word in replies]
 
 
@@ -425,15 +427,15 @@ def test_a_reply_is_returned_as_it_came_with_twilios_own_reading(carrier, fields
     ],
 )
 def test_the_port_may_be_signed_or_not(carrier, url, signed_url):
-    assert carrier.callback(of_twilio(DELIVERED["twilio"], url=url, signed_url=signed_url))
+    assert carrier.callback(sign(DELIVERED, address=url, signed=signed_url))
 
 
 def test_a_shared_key_signs_with_sha256(carrier):
     settings = {"x-twilio-webhooks-signature-settings": "key=key1,algorithm=HMAC_SHA256"}
-    callback = of_twilio(DELIVERED["twilio"], **settings)
+    callback = sign(DELIVERED, **settings)
     with pytest.raises(NotGenuine):
         carrier.callback(callback)
-    validator, fields = RequestValidator(TOKEN), DELIVERED["twilio"]
+    validator, fields = RequestValidator(TOKEN), DELIVERED
     signature = validator.compute_signature(callback.url, fields, "HMAC_SHA256")
     callback.headers["x-twilio-signature"] = signature
     assert carrier.callback(callback) == [Receipt(REFERENCE, True)]
