@@ -282,6 +282,7 @@ OWN = {
     "twilio": "carriers.twilio:Twilio",
     "vonage": "carriers.vonage:Vonage",
     "nexmo": "carriers.vonage:Vonage",
+    "telnyx": "carriers.telnyx:Telnyx",
     "smpp": "carriers.smpp:Smpp",
     "smpps": "carriers.smpp:Smpp",
     "webhook+https": "carriers.webhook:Webhook",

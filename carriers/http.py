@@ -7,8 +7,9 @@ import json
 import re
 import threading
 import time
+from contextlib import suppress
 from typing import NamedTuple
-from urllib.parse import SplitResult, parse_qsl
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from carriers import (
     CONNECT_TIMEOUT,
@@ -281,6 +282,13 @@ def check_age(timestamp: str, oldest: float) -> None:
     at = int(timestamp) if re.fullmatch(r"\d{1,12}", timestamp, re.ASCII) else 0
     if not -SKEW <= time.time() - at <= oldest + SKEW:
         raise NotGenuine
+
+
+def named(url: str) -> str | None:
+    """Return the id of the message that the address of a report names as `m`, or None."""
+    with suppress(ValueError):
+        ids = [value for name, value in parsed(urlsplit(url).query) if name == "m"]
+        return ids[0] if len(ids) == 1 else None
 
 
 def reference(value: object) -> str | None:
