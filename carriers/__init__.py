@@ -161,9 +161,9 @@ News = Receipt | Reply | OptOut | LateAnswer | TooFast
 
 
 class Listed(NamedTuple):
-    """A part of a carrier's list of incoming texts."""
+    """A part of a carrier's list of incoming texts, or of STOPs and STARTs."""
 
-    replies: list[Reply]
+    replies: list[Reply | OptOut]
     rest: str | None = None  # where the list goes on, for `incoming`; None at its end
 
 
