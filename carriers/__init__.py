@@ -283,6 +283,8 @@ OWN = {
     "vonage": "carriers.vonage:Vonage",
     "nexmo": "carriers.vonage:Vonage",
     "telnyx": "carriers.telnyx:Telnyx",
+    "smsgate": "carriers.smsgate:SmsGate",
+    "smsgate+http": "carriers.smsgate:SmsGate",
     "smpp": "carriers.smpp:Smpp",
     "smpps": "carriers.smpp:Smpp",
     "webhook+https": "carriers.webhook:Webhook",

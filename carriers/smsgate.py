@@ -1,0 +1,172 @@
+"""SMSGate: an Android phone of one's own as carrier, through its cloud or a server of one's own.
+
+https://docs.sms-gate.app. A text has the id of its message there; given again, it is answered by a
+409 and not sent again.
+"""
+
+import contextlib
+import hmac
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar
+
+from carriers import Callback, CarrierError, Codes, News, NotGenuine, opt_outs, urls
+from carriers.http import HttpCarrier, basic, check_age, reference
+
+SHORTEST = 5  # seconds that a text may wait
+OLDEST = 3600  # seconds; the phone signs each try anew, and its clock may differ
+EVENTS = ("sms:sent", "sms:delivered", "sms:failed", "sms:received")
+
+
+class SmsGate(HttpCarrier):
+    """Send through `smsgate://USER:PASSWORD@HOST/PATH?key=…`, or `smsgate+http://…`.
+
+    `key` is the signing key of the app, which verifies callbacks; `sim` is the number of a SIM
+    card, from 1; `region` is the country in whose form the phone shows numbers.
+    """
+
+    name, title = "smsgate", "SMSGate"
+    keeps_ids = timedelta.max
+    callback_methods = ("POST",)
+    delivered, failed = ("sms:delivered",), ("sms:failed",)
+    codes = Codes(for_good={400, 413}, account={401, 402, 403, 404}, too_fast={429, 503})  # HTTP
+    options: ClassVar = {"key": None, "sim": None, "region": None}
+
+    def __init__(self, url: str, concurrency: int, timeout: float, callbacks: str | None):
+        login, place, options = urls.account(url, self.options)
+        self._region, sim = options["region"], options["sim"]
+        if self._region and self._region not in opt_outs.REGIONS:
+            raise ValueError("region in smsgate://… must be a country in capitals, like DE")
+        if sim and not re.fullmatch("[1-3]", sim):
+            raise ValueError("sim in smsgate://… must be 1, 2 or 3")
+        self._key, self._sim = options["key"], {"simNumber": int(sim)} if sim else {}
+        if callbacks and not callbacks.startswith("https:"):
+            self.warn("SMSGate calls back over https alone, and PUBLIC_URL is not https")
+            callbacks = None
+        self._receipts("url", callbacks, self._key, "key", "")
+        self._callbacks, self._is_registered = callbacks, not self.tells_receipts
+        scheme = "http" if url.lower().startswith("smsgate+http:") else "https"
+        try:
+            base = urls.base(f"{scheme}://{place}")
+        except ValueError:
+            raise ValueError("smsgate://USER:PASSWORD@HOST/PATH has no usable HOST/PATH") from None
+        super().__init__(base, basic(*login), concurrency, timeout)
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[None]:
+        """Connect; first of all, have SMSGate call back."""
+        with super().session():
+            if not self._is_registered:
+                with contextlib.suppress(CarrierError):  # the next text tries again
+                    self.register()
+            yield
+
+    def register(self) -> None:
+        """Have the phone call back: the same ids, so that a second time changes nothing."""
+        for event in EVENTS:
+            kind = "inbound" if event == "sms:received" else "status"
+            hook = {"id": self._hook(event), "event": event, "url": f"{self._callbacks}/{kind}"}
+            answer = self.post_json("/webhooks", hook)
+            if not answer.success:
+                raise self._refusal(answer)
+        self._is_registered = True
+
+    def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
+        until = datetime.now(UTC) + timedelta(seconds=max(valid_for, SHORTEST))
+        body = {
+            "id": message_id,
+            "textMessage": {"text": text},
+            "phoneNumbers": [to],
+            "withDeliveryReport": True,
+            "validUntil": until.isoformat(timespec="seconds"),
+        }
+        answer = self.post_json("/messages?skipPhoneValidation=true", body | self._sim)
+        content = answer.json()
+        taken_before = answer.status == 409 and content.get("message")
+        if taken_before or (answer.success and content.get("id") == message_id):
+            return message_id
+        raise self._refusal(answer)
+
+    def look_up(self, message_id: str) -> str | None:
+        """Return the reference of a message that SMSGate has, or None."""
+        answer = self.ask("GET", f"/messages/{message_id}")
+        content = answer.json()
+        if answer.status == 404 and content.get("message"):
+            return None
+        if answer.status != 200 or content.get("id") != message_id:
+            raise self._refusal(answer)
+        return message_id
+
+    def check(self) -> None:
+        """Ask for a message."""
+        answer = self.ask("GET", "/messages?limit=1")
+        if answer.status != 200:
+            raise self._refusal(answer)
+
+    def callback(self, request: Callback) -> list[News]:
+        event, payload, ids = self._genuine(request)
+        if event == "sms:received":
+            number, text = (
+                payload.get("sender") or payload.get("phoneNumber"),
+                payload.get("message"),
+            )
+            if self._region:
+                number = opt_outs.national(str(number), self._region) or number
+            at = _instant(payload.get("receivedAt"))
+            return opt_outs.replies(str(number), text, at, ids) if isinstance(text, str) else []
+        message_id = payload.get("messageId") if event in EVENTS else None
+        return self._report(message_id, event, "", "", given=message_id) if message_id else []
+
+    def is_named_in(self, request: Callback) -> bool:
+        told = json.loads(request.body)
+        return told.get("webhookId") == self._hook(str(told.get("event")))
+
+    def _hook(self, event):
+        """Return the id of a webhook of ours: 36 characters at most."""
+        return f"texts-{self.name}"[:26] + f"-{event.removeprefix('sms:')}"
+
+    def _genuine(self, request):
+        """Return the event of a callback, its payload and what identifies it; or raise NotGenuine.
+
+        See https://docs.sms-gate.app/features/webhooks.
+        """
+        timestamp, given = (
+            request.headers.get(f"x-{each}", "") for each in ("timestamp", "signature")
+        )
+        if not self._key:
+            raise NotGenuine
+        check_age(timestamp, OLDEST)
+        mac = hmac.new(self._key.encode(), request.body + timestamp.encode(), "sha256").hexdigest()
+        if not hmac.compare_digest(mac.encode(), given.lower().encode(errors="replace")):
+            raise NotGenuine
+        try:
+            told = json.loads(request.body)
+        except (ValueError, RecursionError):
+            raise NotGenuine from None
+        if not (isinstance(told, dict) and isinstance(told.get("payload"), dict)):
+            return None, {}, ()
+        ids = (f"smsgate {told['id']}",) if reference(told.get("id")) else ()
+        return told.get("event"), told["payload"], ids
+
+    def _refusal(self, answer):
+        """Return the CarrierError that an answer means."""
+        words, status = answer.json().get("message"), answer.status
+        if not isinstance(words, str):
+            return self.refusal(answer)
+        is_of_phone = status == 400 and "device" in words.lower()
+        reason = (
+            f"SMSGate: {'no phone is registered' if is_of_phone else 'refused'} (HTTP {status})"
+        )
+        in_doubt = answer.method == "POST" and status in (500, 502, 504)
+        return self.refusal(answer, 404 if is_of_phone else status, reason, in_doubt=in_doubt)
+
+
+def _instant(text: object) -> datetime | None:
+    """Return the instant that the phone tells, or None."""
+    try:
+        at = datetime.fromisoformat(text)
+        return at.astimezone(UTC) if at.tzinfo else None
+    except (TypeError, ValueError, OverflowError):
+        return None
