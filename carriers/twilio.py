@@ -105,6 +105,8 @@ class Twilio(HttpCarrier):
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         validity = min(max(int(valid_for), SHORTEST_VALIDITY), LONGEST_VALIDITY)
         form = {"To": to, **self._fields, "Body": text, "ValidityPeriod": validity}
+        if "StatusCallback" in form:
+            form["StatusCallback"] += f"?m={message_id}"
         answer = self.post(f"{self._account}/Messages.json", form)
         sid, code = reference(answer.json().get("sid")), _code(answer)
         # A 201 without a SID is a success, too: sending again would make a second text.
@@ -191,7 +193,8 @@ class Twilio(HttpCarrier):
             return opt_outs.replies(number, text, message_ids=ids, word=word)
         sid = form.get("MessageSid") or form.get("SmsSid")
         status = form.get("MessageStatus") or form.get("SmsStatus")
-        return self._report(sid, status, form.get("ErrorCode", ""), form.get("To", ""), ids=ids)
+        code, to, given = form.get("ErrorCode", ""), form.get("To", ""), _named(request.url)
+        return self._report(sid, status, code, to, given=given, ids=ids)
 
     def is_named_in(self, request: Callback) -> bool:
         form = dict(parsed(request.body.decode()))
@@ -286,6 +289,14 @@ def _code(answer):
     """Return Twilio's error code in an answer, or None."""
     code = answer.json().get("code")
     return code if type(code) is int and 0 < code < 1_000_000 else None
+
+
+def _named(url):
+    """Return the id of the message that the address of a report names, or None."""
+    query = urlsplit(url).query
+    with suppress(ValueError):
+        named = [value for name, value in parsed(query) if name == "m"]
+        return named[0] if len(named) == 1 else None
 
 
 def _may_be_split_anew(form):

@@ -11,11 +11,22 @@ from urllib.parse import parse_qs
 import pytest
 from twilio.request_validator import RequestValidator
 
-from carrier_errors import NUMBER, TEXT, connect, error_of, form, impatient, meaning, refused, send
+from carrier_errors import (
+    MESSAGE_ID,
+    NUMBER,
+    TEXT,
+    connect,
+    error_of,
+    form,
+    impatient,
+    meaning,
+    refused,
+    send,
+)
 from carrier_servers import HANG, HANG_UP, Answer
 from carriers import NotGenuine, Receipt, Reply
 from carriers.http import LONGEST_PAUSE
-from kits import PUBLIC_URL, REFERENCE, connected
+from kits import KITS, PUBLIC_URL, REFERENCE, connected
 from kits.twilio import TOKEN, TwilioServer, refusal, sign
 
 NOW = datetime(2026, 3, 3, 17, 0, tzinfo=UTC)
@@ -65,7 +76,7 @@ def test_the_request_is_one_that_twilio_describes(
     assert request.headers["Content-Type"] == "application/x-www-form-urlencoded"
     expected = expected | {"To": NUMBER, "Body": "x" * 1600, "ValidityPeriod": validity}
     if public_url:
-        expected["StatusCallback"] = f"{PUBLIC_URL}/carriers/twilio/status"
+        expected["StatusCallback"] = f"{PUBLIC_URL}/carriers/twilio/status?m={MESSAGE_ID}"
     assert form(request) == expected
     assert all(re.fullmatch(DOCUMENTED[name], value) for name, value in expected.items())
 
@@ -428,6 +439,37 @@ def test_a_reply_is_returned_as_it_came_with_twilios_own_reading(carrier, fields
 )
 def test_the_port_may_be_signed_or_not(carrier, url, signed_url):
     assert carrier.callback(sign(DELIVERED, address=url, signed=signed_url))
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        (f"m={MESSAGE_ID}", MESSAGE_ID),
+        (f"a=b&m={MESSAGE_ID}&c", MESSAGE_ID),
+        *((query, None) for query in ("m", "m=", f"M={MESSAGE_ID}", f"n={MESSAGE_ID}")),
+        (f"m={MESSAGE_ID}&m={MESSAGE_ID}", None),
+        (f"m={MESSAGE_ID}&m=", None),
+        (f"m={MESSAGE_ID}&{'&'.join('a' * 300)}", None),
+    ],
+)
+def test_the_address_of_a_report_names_the_message_once(carrier, query, named):
+    url = f"{PUBLIC_URL}/carriers/twilio/status?{query}"
+    assert carrier.callback(sign(DELIVERED, address=url)) == [
+        Receipt(REFERENCE, True, message_id=named)
+    ]
+
+
+def test_the_message_that_is_named_is_signed(carrier):
+    callback = KITS["twilio"].callbacks.report("sent", message_id=MESSAGE_ID)
+    for other in (MESSAGE_ID[:-1] + "3", f"{MESSAGE_ID}&m=x", ""):
+        with pytest.raises(NotGenuine):
+            carrier.callback(callback._replace(url=callback.url.replace(MESSAGE_ID, other)))
+
+
+def test_a_reply_to_an_address_that_names_a_message_is_a_reply(carrier):
+    url = f"{PUBLIC_URL}/carriers/twilio/inbound?m={MESSAGE_ID}"
+    fields = {"From": NUMBER, "Body": "hi", "MessageStatus": "sent"}
+    assert carrier.callback(sign(fields, "inbound", address=url)) == [Reply(NUMBER, "hi")]
 
 
 def test_a_shared_key_signs_with_sha256(carrier):

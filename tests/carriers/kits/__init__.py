@@ -39,7 +39,6 @@ class Callbacks:
     # not the last word, or else why the text was not delivered
     statuses: Collection[tuple[str, str, str | None]]
     no_numbers: Collection[str] = ("12345", "ACME", "")  # senders of replies that are no numbers
-    names_messages = True  # whether a report repeats the id that the text was given with
 
     def sign(
         self, fields: dict, kind: str = "status", *, secret: object = None, address: str = ""
