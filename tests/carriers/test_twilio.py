@@ -6,7 +6,7 @@ import time
 import tracemalloc
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime, formatdate
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 import pytest
 from twilio.request_validator import RequestValidator
@@ -464,6 +464,28 @@ def test_the_message_that_is_named_is_signed(carrier):
     for other in (MESSAGE_ID[:-1] + "3", f"{MESSAGE_ID}&m=x", ""):
         with pytest.raises(NotGenuine):
             carrier.callback(callback._replace(url=callback.url.replace(MESSAGE_ID, other)))
+
+
+@pytest.mark.parametrize("moved", ["From", "FromMessageSid", "F"])
+def test_an_address_that_takes_over_signed_fields_names_no_message(carrier, moved):
+    """Twilio signs address, names and values in one row, which can be divided in other ways."""
+    fields = DELIVERED | {"From": "+15005550006"}
+    url = f"{PUBLIC_URL}/carriers/twilio/status?m={MESSAGE_ID}"
+    genuine = sign(fields, address=url)
+    row = "".join(f"{name}{fields[name]}" for name in ("From", "MessageSid"))
+    fields = {
+        "From": {"MessageSid": REFERENCE},
+        "FromMessageSid": {},
+        "F": {row[1:4]: row[4:]},
+    }[moved]
+    taken = row.removesuffix("".join(f"{name}{value}" for name, value in fields.items()))
+    rest = {"MessageStatus": "delivered", "To": NUMBER}
+    forged = genuine._replace(url=url + taken, body=urlencode(fields | rest).encode())
+    try:
+        events = carrier.callback(forged)
+    except NotGenuine:
+        events = []
+    assert [event.message_id for event in events] in ([], [None])
 
 
 def test_a_reply_to_an_address_that_names_a_message_is_a_reply(carrier):
