@@ -128,11 +128,15 @@ def shown(said: Iterable[Shown], now: datetime, carrier: Way) -> int:
     Only texts whose answer is not recorded are changed: those in doubt, and those under way.
     """
     said = {UUID(each.message_id): each for each in said}
+    if not said:
+        return 0
     copies = Attempt.select(Message.id, Message.parts).join(Message)
-    copies = copies.where(Attempt.message.in_([*said]), Attempt.is_by(carrier), Attempt.is_open())
-    copies = copies.objects(Message)  # without a lock: of most texts the answer is recorded
-    open = {message.id for message in copies if _counts(said[message.id], message)} if said else {}
-    return sent({id: said[id].reference for id in open}, now, carrier, only_open=True)
+    copies = copies.where(Message.id.in_([*said]), Attempt.is_open()).objects(Message)
+    # Looked at without a lock first: the answers to most texts are recorded by then
+    references = {
+        each.id: said[each.id].reference for each in copies if _counts(said[each.id], each)
+    }
+    return sent(references, now, carrier, only_open=True)
 
 
 def _counts(said, message):

@@ -200,6 +200,20 @@ def test_a_message_that_there_is_none_of_changes_nothing(say):
     assert became(message) == (Status.SCHEDULED, None)
 
 
+def test_a_refusal_that_is_recorded_meanwhile_counts(monkeypatch):
+    message = store(**WHEREVER["its answer is not recorded"])
+    lock_texts = receipts.lock_texts
+
+    def refuse_first(texts):
+        Attempt.end(message, SOON, Result.REFUSED, words="no")
+        lock_texts(texts)
+
+    monkeypatch.setattr(receipts, "lock_texts", refuse_first)
+    report(shown(message))
+    assert became(message) == (Status.SENDING, None)
+    assert results(message) == [Result.REFUSED]
+
+
 # One part of several
 
 
