@@ -116,6 +116,11 @@ class Entry:
         return outcomes.leaves_at(self.message, self.recipient, self.rules, self.now)
 
     @property
+    def is_refused(self) -> bool:
+        """Whether it will not be sent, because texts to its country are not allowed any more."""
+        return not (self.message.answers or self.rules.allow(self.message.country))
+
+    @property
     def waits_for(self) -> str | None:
         """What it waits for, in words, if its recipient's hours keep it."""
         _, hours = self.forecast

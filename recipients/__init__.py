@@ -12,6 +12,7 @@ import sys
 import zoneinfo
 from array import array
 from bisect import bisect
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import cache, lru_cache
 from importlib import resources
@@ -254,6 +255,12 @@ def quiet_name(hours: QuietHours, recipient: Recipient) -> str:
 def is_place(place: str) -> bool:
     """Return whether a code is that of a country with telephone numbers, or of a state of one."""
     return place in REGIONS or place in (NO_COUNTRY, *quiet.state_names())
+
+
+def unknown_countries(codes: Iterable[str]) -> str:
+    """Return the codes that no country with telephone numbers has, in words, each with a hint."""
+    unknown = sorted({*codes} - {*REGIONS, NO_COUNTRY})
+    return ", ".join(code + hint(code) for code in unknown)
 
 
 def hint(code: str) -> str:

@@ -91,6 +91,9 @@ def judge(
         return Outcome(Status.FAILED, _perhaps_taken(words, True))
     if message.answers:
         return _kept_back(message, Status.FAILED) if message.in_doubt else None
+    if not terms.key.allow(message.country):
+        words = f"texts to {recipients.country_name(message.country)} are not allowed"
+        return Outcome(Status.FAILED, _perhaps_taken(words, message.in_doubt))
     try:
         held = _held(message, terms.key, now)
     except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
