@@ -62,7 +62,7 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
     recipient, is_tester = order["to"], key.role == Role.TESTER
     hours = rules.hours(recipient)
     facts = hours.facts(recipient.clocks, now)
-    status, send_at = decide(order, facts, hours, now)
+    status, send_at = decide(order, hours, now)
     message = NewMessage(
         **order | {"to": recipient.e164, "country": recipient.country},
         status=status,
@@ -104,18 +104,15 @@ def refuse(order: dict, key: ApiKey, rules: Rules, settings: Settings) -> None:
         abort(403, f"{recipient.costly} numbers cannot be texted.")
 
 
-def decide(
-    order: dict, facts: Facts, hours: BusinessHours, now: datetime
-) -> tuple[Status, datetime]:
+def decide(order: dict, hours: BusinessHours, now: datetime) -> tuple[Status, datetime]:
     """Return the status of a new message and when to send it, by the recipient's own clock."""
     if order["send_date"]:
         return Status.SCHEDULED, order["send_date"]
-    if facts.within_business_hours:
-        return Status.QUEUED, now
     try:
-        return Status.SCHEDULED, hours.next_opening(order["to"].clocks, now)
+        send_at = hours.opens_at(order["to"].clocks, now)
     except NeverOpens:
         abort(403, "This key's hours never open in the recipient's country.")
+    return (Status.QUEUED if send_at == now else Status.SCHEDULED), send_at
 
 
 def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:

@@ -86,8 +86,9 @@ def test_the_desk_and_show_tell_when_it_would_leave_and_by_which_rule(
     visitor.sign_in(secret)
     message = store(to=to, now=before, manual_mode=True, approved=approved, first_send_at=before)
     visitor.open(f"/desk/messages/{message.id}")
-    name = rule.partition(" until ")[0]
-    assert f"Waits for the end of {name} · {written(end)} UTC" in visitor.page.text
+    name, _, local = rule.partition(" until ")
+    there = f"{local.partition(',')[0]} in {names.location(names.find(to)).partition(',')[0]}"
+    assert f"Waits until {there}: {name} · {written(end)} UTC" in visitor.page.text
     result = app.test_cli_runner().invoke(args=["messages", "show", str(message.id)])
     assert json.loads(result.stdout)["waits_for"] == (
         rule if approved else "approval by an operator"
