@@ -44,6 +44,9 @@ def hours(flask_with):
 # The same as the API
 
 
+OF_KEY = {"hours": "mon-fri 10:00-20:30", "quiet_hours": "20:00-10:15"}
+
+
 def area_numbers():
     """A number of each state and province, by its code."""
     for area_code in range(200, 1000):
@@ -86,10 +89,7 @@ def instants(zone):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "rules", [{}, {"hours": "mon-fri 10:00-20:30", "quiet_hours": "20:00-10:15"}]
-)
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize(("rules", "part"), [*(({}, part) for part in range(4)), (OF_KEY, 0)])
 def test_it_says_of_every_place_what_a_create_answers(rules, part, settings, key, at):
     app = create_app(settings._replace(**PLACES))
     if rules:
