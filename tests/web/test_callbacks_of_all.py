@@ -151,12 +151,13 @@ def test_strangers_cannot_tell_which_carrier_is_set_up(open_client, path, asked)
 def test_any_report_on_a_text_in_doubt_settles_it_at_once(open_client, name, put, which, became):
     message, client = put(name), open_client(HOW[name].url)
     callback = HOW[name].report(*status_of(name, **which), message_id=str(message.id))
+    reference = HOW[name].reference(str(message.id))
     for _ in range(2):
         understood(client, callback)
         found = again(message)
-        assert (found.status, found.carrier_reference) == (became, REFERENCE)
+        assert (found.status, found.carrier_reference) == (became, reference)
         assert (found.attempts, found.in_doubt) == (1, 0)
-    receipts.sent({message.id: REFERENCE}, clock.now(), Way(name), {message.id: 1})
+    receipts.sent({message.id: reference}, clock.now(), Way(name), {message.id: 1})
     assert again(message).status == became
 
 

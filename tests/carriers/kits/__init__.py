@@ -63,6 +63,10 @@ class Callbacks:
         """
         raise NotImplementedError
 
+    def reference(self, message_id: str) -> str:
+        """Return the reference in a report on a message: its id, if that is the carrier's, too."""
+        return REFERENCE
+
     def reply(
         self, text: str, number: str = NUMBER, to: str | None = None, **signed: object
     ) -> Callback:
