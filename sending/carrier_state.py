@@ -83,8 +83,6 @@ class CarrierState(Table):
     # When a log said last that receipts match nothing
     unmatched_told_at = InstantField(PAST, null=True)
     rate_used_until = BigIntegerField(null=True)  # see Rate
-    served_key = IntegerField(null=True)  # the next pass begins with the key of the next id
-    served_urgent_key = IntegerField(null=True)  # the same among urgent keys
     place = IntegerField(null=True)  # in the order of preference, as of the last pass
     stand_ins = TextField(null=True)  # the names of those that may take its place, in their order
 
@@ -176,21 +174,6 @@ class CarrierState(Table):
             return Permission.NONE
         self.tried_at = now
         return Permission.PROBE
-
-    @property
-    def next_keys(self) -> dict[bool, int]:
-        """Return the keys with which a claim begins: among urgent ones (True), and among others.
-
-        If a key has no messages, the claim begins with the next one.
-        """
-        return {False: (self.served_key or 0) + 1, True: (self.served_urgent_key or 0) + 1}
-
-    @classmethod
-    def note_turns(cls, name: str, served: dict[bool, int]) -> None:
-        """Note the keys that were served last."""
-        columns = {True: "served_urgent_key", False: "served_key"}
-        turns = {columns[urgent]: key for urgent, key in served.items()}
-        cls.update(turns).where(cls.name == name).execute()
 
     @classmethod
     def use_rate(cls, name: str, before: int | None, after: int) -> bool:
