@@ -146,9 +146,13 @@ class CarrierState(Table):
         return list(cls.select().where(cls.last_pass_at == latest).order_by(cls.place))
 
     @classmethod
-    def in_trouble(cls, names: Collection[str]) -> set[str]:
-        """Return which of these carriers are in trouble: their texts go through others now."""
-        paused = cls.select().where(cls.name.in_(names), cls.retry_at.is_null(False))
+    def in_trouble(cls, names: Collection[str], now: datetime | None = None) -> set[str]:
+        """Return which of these carriers are in trouble: their texts go through others now.
+
+        With `now`, leave out those whose pause is over, which are to be tried.
+        """
+        is_paused = cls.retry_at > now if now else cls.retry_at.is_null(False)
+        paused = cls.select().where(cls.name.in_(names), is_paused)
         return {state.name for state in paused if in_trouble(state)}
 
     @classmethod

@@ -44,7 +44,7 @@ class Sender:
     """Send queued messages through a carrier, step by step.
 
     `counts` has what happened to messages. `retry` calls what needs the database until it is back.
-    `untried` are the carriers in trouble that get the next text that they may be used for.
+    `unable` are the carriers in trouble that take no other text now, though their pause is over.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Sender:
         counts: Counter,
         retry: Callable,
         runtime: Runtime,
-        untried: set[str],
+        unable: set[str],
     ):
         self.settings, self.carrier, self.name = settings, carrier, carrier.name
         self.clock, self.pulse, self.retry, self.routes = runtime.clock, pulse, retry, routes
@@ -73,7 +73,7 @@ class Sender:
         self.watch = CarrierWatch(self.name, self.sends, rate, settings.claim_timeout, several)
         self.recorder = Recorder(self.terms, self.watch, routes, counts, retry)
         self.inbox = Inbox(carrier, ReplyRules.of(settings, self.way), self.watch)
-        self.turns, self.untried = Turns(routes), untried
+        self.turns, self.unable = Turns(routes), unable
         self.look_at = 0  # when keys and lanes are read anew at the latest, by the monotonic clock
         self.key_names = {}  # by id
         self.resumes_at = math.inf  # when a pause ends, by the monotonic clock, if that is known
@@ -114,10 +114,14 @@ class Sender:
             questions = self.retry(self.ask, 1)
         for send in (*questions, *ready):
             self.sends.begin(send)
-        self.untried.discard(self.name)
-        if permission is Permission.PROBE and not (questions or ready):
+        is_unused = permission is Permission.PROBE and not (questions or ready)
+        if is_unused:
             self.retry(self.watch.end_unused_probe)
-            self.untried.update([self.name] if room else [])
+        if self.watch.is_pause_over and not (is_unused and room):
+            made_progress |= self.name not in self.unable  # others take what was left to it
+            self.unable.add(self.name)
+        else:
+            self.unable.discard(self.name)
         if may_claim and room > 0 and not claimed and not pause:
             pause = self.look_at - self.clock.monotonic()
         if ready and self.watch.rate:  # more may go before these are answered
@@ -220,14 +224,14 @@ class Sender:
         """Return which waiting texts this carrier may be given, the better choice first.
 
         A text that goes first at a risk should not be in doubt already, unless no other carrier may
-        be used for it. A text that is not in doubt is left to a carrier that is to be tried.
+        be used for it. Other texts are left to a carrier whose pause is over, if it can take one.
         """
-        routes = self.routes
+        routes, now = self.routes, self.clock.now()
         trouble = CarrierState.in_trouble(routes.names) if routes.are_several else set()
-        left_out = trouble - self.untried
+        paused = trouble & (CarrierState.in_trouble(routes.names, now) | self.unable)
 
         def may_take(lane, key):
-            return routes.may_take(self.name, lane, key, trouble if lane.doubts else left_out)
+            return routes.may_take(self.name, lane, key, trouble if lane.doubts else paused)
 
         def is_sure(lane, key):
             return may_take(lane, key) and not lane.doubts
@@ -235,10 +239,9 @@ class Sender:
         def has_no_other(lane, key):
             return may_take(lane, key) and trouble.issuperset(routes.order(lane, key))
 
-        now = self.clock.monotonic()
-        if now >= self.look_at or not self.sends.under_way:
-            self.turns.look(may_take, self.clock.now())
-            self.look_at = now + LOOK_EVERY
+        if self.clock.monotonic() >= self.look_at or not self.sends.under_way:
+            self.turns.look(may_take, now)
+            self.look_at = self.clock.monotonic() + LOOK_EVERY
         if not self.turns.lanes:
             return []
         return [is_sure, has_no_other] if self.watch.is_risky else [may_take]

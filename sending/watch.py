@@ -70,6 +70,12 @@ class CarrierWatch:
         return permission, 0 if state.trouble or permission is Permission.ALL else max(left, TICK)
 
     @property
+    def is_pause_over(self) -> bool:
+        """Whether the carrier has paused, and is to be tried."""
+        retry_at = self.state and self.state.retry_at
+        return retry_at is not None and retry_at <= self.clock.now()
+
+    @property
     def is_replaced(self) -> bool:
         """Whether texts go through another carrier meanwhile, if there is one for them."""
         return self.are_several and in_trouble(self.state)
