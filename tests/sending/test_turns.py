@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -24,6 +24,7 @@ from samples import ALWAYS_OPEN, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending.carrier_state import CarrierState
 from sending.heartbeats import Heartbeat
+from sending.runtime import Clock, Runtime
 from stored_messages import SENDER, again, key_named, statuses, store, store_many
 
 pytestmark = on_both
@@ -203,14 +204,12 @@ def test_what_others_are_claiming_just_now_is_passed_over(database_url, kind):
 
 
 @pytest.fixture
-def lasting(settings, carrier, at, without_waiting):
+def lasting(run_on, carrier):
     """Make passes of one scheduler, a second after one another, with a rate of a text each."""
-    one = Scheduler(settings._replace(send_rate=5), carrier)
     seconds = itertools.count()
 
     def run_pass():
-        at(TUESDAY_NOON + next(seconds) * SECOND)
-        one.run_pass()
+        run_on(TUESDAY_NOON + next(seconds) * SECOND, send_rate=5)
         return "".join(text for _, text in carrier.texts)
 
     return run_pass
@@ -239,6 +238,56 @@ def test_what_the_rate_holds_back_is_the_next_in_turn(names, lasting):
     urgent = "".join(name for name in names if name in "uvw")
     others = names.replace(urgent, "")
     assert are_in_turn(sent, 2 * urgent, 2 * others)
+
+
+class TurnedClock(Clock):
+    """A clock that a test turns."""
+
+    seconds = 0.0
+
+    def now(self):
+        return TUESDAY_NOON + self.seconds * SECOND
+
+    def monotonic(self):
+        return self.seconds
+
+
+@pytest.mark.parametrize("after", [0.1, 0.5, 0.9, 1.3])
+@pytest.mark.parametrize("what", ["a new key", "a new lane", "a key that is resumed"])
+def test_what_is_new_is_seen_within_a_second_while_texts_are_under_way(
+    settings, carrier, what, after
+):
+    """Their carrier does not answer; a step in between, for whatever reason, changes nothing."""
+    turned, given = TurnedClock(), []
+
+    def submit(_, send):
+        given.append(send.message.key_id)
+        return Future()
+
+    one = Scheduler(settings._replace(**ALWAYS_OPEN), carrier, Runtime(turned, submit))
+    first, other = key_of("a"), key_of("u")
+
+    def turn(to, step=False):
+        while turned.seconds < to:
+            turned.seconds += 0.05
+            one.round()
+        if step:
+            one.senders[0].step(may_claim=True)
+
+    store(key=first)
+    if what == "a key that is resumed":
+        store(key=other)
+        ApiKey.update(paused_at=TUESDAY_NOON).where(ApiKey.id == other.id).execute()
+    turn(after, step=True)
+    assert given == [first.id]
+    if what == "a key that is resumed":
+        ApiKey.update(paused_at=None).execute()
+    else:
+        key, lane = (first, "GB") if what == "a new lane" else (other, "US")
+        store(turned.now(), key=key, lane=lane, country=lane)
+    turn(turned.seconds + 0.4, step=True)
+    turn(turned.seconds + 0.6)
+    assert len(given) == 2
 
 
 @pytest.mark.slow
