@@ -127,3 +127,17 @@ def test_what_it_cannot_be_tried_with_is_not_left_to_it(lasting, us, eu, why):
     store(TUESDAY_NOON + 101 * SECOND, **doubt if why == "in doubt" else {})
     run_pass(101)
     assert (len(us.texts), len(eu.texts)) == (1, 2)
+
+
+def test_what_was_left_to_one_that_takes_none_goes_through_the_other_in_the_same_pass(
+    lasting, us, eu
+):
+    """The one that is to be tried does its step behind the other."""
+    eu.answer, run_pass = UNREACHED, lasting([Way("us"), Way("eu", rate=0.1)])
+    store(lane="US>us")
+    run_pass(0)
+    used_until = round((TUESDAY_NOON + 500 * SECOND).timestamp() * 1_000_000)
+    CarrierState.update(rate_used_until=used_until).where(CarrierState.name == "eu").execute()
+    store(TUESDAY_NOON + 100 * SECOND, lane="US>us")
+    run_pass(100)
+    assert (len(us.texts), len(eu.texts)) == (2, 1)
