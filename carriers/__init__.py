@@ -255,6 +255,11 @@ class Carrier:
         """
         raise NotImplementedError
 
+    @property
+    def can_be_checked(self) -> bool:
+        """Whether `check` can tell if the carrier would take texts."""
+        return type(self).check is not Carrier.check
+
     def balance(self) -> str | None:
         """Check, and return what is left on the account, in words, if the carrier tells."""
         return self.check()
