@@ -105,6 +105,17 @@ class Receipt(NamedTuple):
     # The recipient in E.164, as far as the carrier's receipts name it
     number: str | None = None
     message_id: str | None = None  # what `send` was given, as far as the carrier repeats it
+    # Whether it may be of one part of a long text, which the carrier counts as several: then it
+    # says nothing about the others
+    of_part: bool = False
+
+
+class Shown(NamedTuple):
+    """A carrier's report that is not its last word on a text, but shows that it has it."""
+
+    reference: str  # what `send` returns, or would have returned
+    message_id: str  # what `send` was given, a UUID
+    of_part: bool = False  # as in Receipt
 
 
 class LateAnswer(NamedTuple):
@@ -156,7 +167,7 @@ class OptOut(NamedTuple):
     message_ids: tuple[str, ...] = ()
 
 
-News = Receipt | Reply | OptOut | LateAnswer | TooFast
+News = Receipt | Shown | Reply | OptOut | LateAnswer | TooFast
 """What a carrier tells without being asked."""
 
 
@@ -243,6 +254,11 @@ class Carrier:
         carrier cannot be asked.
         """
         raise NotImplementedError
+
+    @property
+    def can_be_checked(self) -> bool:
+        """Whether `check` can tell if the carrier would take texts."""
+        return type(self).check is not Carrier.check
 
     def balance(self) -> str | None:
         """Check, and return what is left on the account, in words, if the carrier tells."""

@@ -7,6 +7,7 @@ import json
 import re
 import threading
 import time
+import uuid
 from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -16,8 +17,10 @@ from carriers import (
     Carrier,
     CarrierError,
     Codes,
+    News,
     NotGenuine,
     Receipt,
+    Shown,
     opt_outs,
     silence,
 )
@@ -163,23 +166,27 @@ class HttpCarrier(Carrier):
             )
         return {}
 
-    def _report(self, message_id, status, code, recipient, at=None, given=None, ids=()):
-        """Return the receipts and opt-outs in a callback about a text, made at an instant.
+    def _report(
+        self, ref, status, code, recipient, *, given=None, of_part=False, at=None, ids=()
+    ) -> list[News]:
+        """Return what a callback about a text says, made at an instant.
 
-        `given` is the id that `send` was given, if the carrier repeats it; `ids` name the report.
-        The subclass has the final statuses in `delivered` and `failed`, and the code of a recipient
-        who told the carrier to stop in `opted_out`.
+        `ref` is the carrier's reference, and `given` the id that `send` was given, if the carrier
+        repeats it; with it, a status that is not the last word shows that the carrier has the text.
+        `ids` name the report.
         """
         code = int(code) if re.fullmatch(r"[1-9]\d{0,6}", code, re.ASCII) else None
-        receipts = []
-        if reference(message_id) and status in self.delivered:
-            receipts = [Receipt(message_id, True, message_id=given)]
-        elif reference(message_id) and status in self.failed:
+        told, id = [], _uuid(given)
+        of = {"message_id": id, "of_part": of_part} if id else {}
+        if reference(ref) and status in self.delivered:
+            told = [Receipt(ref, True, **of)]
+        elif reference(ref) and status in self.failed:
             words = f"{self.explained(code, status)} (error {code})" if code else status
-            reason = f"{self.title}: {words}"
-            receipts = [Receipt(message_id, False, reason, message_id=given)]
-        opted_out = opt_outs.reported(recipient, at, ids) if code == self.opted_out else []
-        return receipts + opted_out
+            told = [Receipt(ref, False, f"{self.title}: {words}", **of)]
+        elif reference(ref) and status and of:
+            told = [Shown(ref, **of)]
+        is_opt_out = code is not None and code == self.opted_out
+        return told + (opt_outs.reported(recipient, at, ids) if is_opt_out else [])
 
     def close(self) -> None:
         if self._pool is not None:
@@ -295,6 +302,12 @@ def reference(value: object) -> str | None:
     """Return a carrier's reference if it can be stored, otherwise None."""
     usable = isinstance(value, str) and 0 < len(value) <= LONGEST_REFERENCE and value.isprintable()
     return value if usable else None
+
+
+def _uuid(given):
+    """Return the id of a message as `send` was given it, or None if it cannot be one."""
+    with suppress(ValueError):
+        return str(uuid.UUID(given)) if given else None
 
 
 def balance(amount: object, currency: object) -> str | None:

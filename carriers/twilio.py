@@ -13,7 +13,7 @@ from typing import ClassVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from carriers import Callback, CarrierError, Codes, Listed, News, NotGenuine, opt_outs, urls
-from carriers.http import HttpCarrier, balance, basic, parsed, reference
+from carriers.http import HttpCarrier, balance, basic, named, parsed, reference
 
 # Twilio's error codes, grouped by what to do about them. All others are temporary.
 ERRORS = "https://www.twilio.com/docs/errors/"  # a page for each code
@@ -105,6 +105,8 @@ class Twilio(HttpCarrier):
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         validity = min(max(int(valid_for), SHORTEST_VALIDITY), LONGEST_VALIDITY)
         form = {"To": to, **self._fields, "Body": text, "ValidityPeriod": validity}
+        if "StatusCallback" in form:
+            form["StatusCallback"] += f"?m={message_id}"
         answer = self.post(f"{self._account}/Messages.json", form)
         sid, code = reference(answer.json().get("sid")), _code(answer)
         # A 201 without a SID is a success, too: sending again would make a second text.
@@ -191,7 +193,8 @@ class Twilio(HttpCarrier):
             return opt_outs.replies(number, text, message_ids=ids, word=word)
         sid = form.get("MessageSid") or form.get("SmsSid")
         status = form.get("MessageStatus") or form.get("SmsStatus")
-        return self._report(sid, status, form.get("ErrorCode", ""), form.get("To", ""), ids=ids)
+        code, to, given = form.get("ErrorCode", ""), form.get("To", ""), named(request.url)
+        return self._report(sid, status, code, to, given=given, ids=ids)
 
     def is_named_in(self, request: Callback) -> bool:
         form = dict(parsed(request.body.decode()))

@@ -147,8 +147,9 @@ class Vonage(HttpCarrier):
             text, part = fields.get("text"), _part(fields)
             return opt_outs.replies(recipient, text, at, ids, part=part)
         code = fields.get("err-code", "")
-        given = fields.get("client-ref")
-        return self._report(message_id, fields.get("status"), code, recipient, at, given, ids)
+        # It counts a long text as several, and names none of them as the last
+        of = {"given": fields.get("client-ref"), "of_part": True}
+        return self._report(message_id, fields.get("status"), code, recipient, **of, at=at, ids=ids)
 
     def is_named_in(self, request: Callback) -> bool:
         given = _fields(request).get("to", "").removeprefix("+")

@@ -1,11 +1,14 @@
 """The contract of carriers' callbacks: which are genuine, and what they say of a text."""
 
+from urllib.parse import quote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import carriers
-from carriers import Callback, NotGenuine, OptOut, Receipt
+from carrier_errors import MESSAGE_ID
+from carriers import Callback, NotGenuine, OptOut, Receipt, Shown
 from kits import (
     CLASSES,
     KITS,
@@ -100,6 +103,34 @@ def test_a_status_says_what_became_of_a_text(name, status, code, became):
     said = [receipt] * bool(became)
     said += [stop] * (code != "" and code == str(CLASSES[name].opted_out))
     assert unidentified(connected(name), HOW[name].report(status, code)) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "code", "became"),
+    [(name, *each) for name, how in HOW.items() for each in how.statuses],
+)
+def test_a_report_names_the_message_and_shows_that_the_carrier_has_it(name, status, code, became):
+    """Any report does, also one that is not the last word."""
+    told = connected(name).callback(HOW[name].report(status, code, message_id=MESSAGE_ID))[0]
+    assert type(told) is (Receipt if became else Shown)
+    assert told.reference == HOW[name].reference(MESSAGE_ID)
+    assert told.message_id == MESSAGE_ID
+
+
+@by_all
+@pytest.mark.parametrize(
+    "id",
+    ["x", "7", MESSAGE_ID[:-1], MESSAGE_ID + "0", "x" * 36, "\0", "%00", "é", "🎉", "0" * 5000],
+)
+def test_a_report_that_names_what_is_no_message_names_none(name, id):
+    carrier, how = connected(name), HOW[name]
+    last, first = (
+        next((status, code) for status, code, became in how.statuses if bool(became) == is_last)
+        for is_last in (True, False)
+    )
+    assert carrier.callback(how.report(*first, message_id=quote(id))) == []
+    (receipt,) = carrier.callback(how.report(*last, message_id=quote(id)))
+    assert receipt.message_id is None
 
 
 @by_all

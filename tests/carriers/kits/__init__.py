@@ -39,7 +39,6 @@ class Callbacks:
     # not the last word, or else why the text was not delivered
     statuses: Collection[tuple[str, str, str | None]]
     no_numbers: Collection[str] = ("12345", "ACME", "")  # senders of replies that are no numbers
-    names_messages = True  # whether a report repeats the id that the text was given with
 
     def sign(
         self, fields: dict, kind: str = "status", *, secret: object = None, address: str = ""
@@ -63,6 +62,10 @@ class Callbacks:
         `message_id` is the id that the text was given with; without it the report names none.
         """
         raise NotImplementedError
+
+    def reference(self, message_id: str) -> str:
+        """Return the reference in a report on a message: its id, if that is the carrier's, too."""
+        return REFERENCE
 
     def reply(
         self, text: str, number: str = NUMBER, to: str | None = None, **signed: object
