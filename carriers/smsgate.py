@@ -152,15 +152,16 @@ class SmsGate(HttpCarrier):
 
     def _refusal(self, answer):
         """Return the CarrierError that an answer means."""
-        words, status = answer.json().get("message"), answer.status
-        if not isinstance(words, str):
-            return self.refusal(answer)
+        words, status = str(answer.json().get("message", "")), answer.status
+        flags = {
+            "in_doubt": answer.unclear or (answer.method == "POST" and status == 500),
+            "silent": status in (502, 503, 504) and not words,
+        }
         is_of_phone = status == 400 and "device" in words.lower()
         reason = (
             f"SMSGate: {'no phone is registered' if is_of_phone else 'refused'} (HTTP {status})"
         )
-        in_doubt = answer.method == "POST" and status in (500, 502, 504)
-        return self.refusal(answer, 404 if is_of_phone else status, reason, in_doubt=in_doubt)
+        return self.refusal(answer, 404 if is_of_phone else status, reason, **flags)
 
 
 def _instant(text: object) -> datetime | None:

@@ -13,6 +13,7 @@ from kits import NUMBER, PUBLIC_URL, REFERENCE, Callbacks, Kit
 
 URL = "smsgate://user:s3cret@sms.example.com/3rdparty/v1"
 KEY = "signing k3y"
+TAKEN = Answer(202, {"state": "Pending"})
 SIGNATURE, TIMESTAMP = "x-signature", "x-timestamp"
 
 
@@ -49,13 +50,13 @@ class SmsgateServer(CarrierServer):
         if self.keeps_ids and id in self.kept:
             return refusal(409)
         answer = super().take(request)
-        if getattr(answer, "status", 0) == 202:
+        if answer == TAKEN:
             answer = answer._replace(body={"id": id, "state": "Pending", "recipients": []})
             self.kept[id] = answer.body
         return answer
 
     def yes(self, count):
-        return Answer(202)
+        return TAKEN
 
     def told(self, request):
         id = request.path.rpartition("/")[2]
@@ -129,7 +130,6 @@ KIT = Kit(
     },
     server=SmsgateServer,
     answer=refusal,
-    needs_json=True,
     for_now=(405, 418),
     in_doubt=(500, 502, 504),
     callbacks=SmsgateCallbacks(),

@@ -1,0 +1,129 @@
+"""carriers/smsgate.py: texts with our ids, webhooks that are registered, numbers as phones show them."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from carrier_errors import MESSAGE_ID, NUMBER, connect, meaning, refused, send
+from carrier_servers import HANG_UP, Answer
+from carriers import Reply, Shown
+from kits import PUBLIC_URL, connected
+from kits.smsgate import SmsgateCallbacks, event, refusal, sign
+
+NOON = datetime(2026, 3, 3, 17, tzinfo=UTC)
+HOW = SmsgateCallbacks()
+
+
+def sent(server):
+    return json.loads(server.requests[-1].body)
+
+
+def give(carrier):
+    with carrier.session():
+        return send(carrier)
+
+
+def test_a_text_has_the_id_of_its_message_and_the_end_of_its_time(smsgate_server):
+    before = datetime.now(UTC).replace(microsecond=0)
+    assert send(connect(smsgate_server.url), valid_for=600) == MESSAGE_ID
+    assert sent(smsgate_server)["id"] == MESSAGE_ID
+    until = datetime.fromisoformat(sent(smsgate_server)["validUntil"])
+    assert timedelta(seconds=600) <= until - before <= timedelta(seconds=660)
+    assert sent(smsgate_server)["withDeliveryReport"] is True
+    assert "simNumber" not in sent(smsgate_server)
+
+
+def test_the_sim_card_can_be_chosen(smsgate_server):
+    send(connect(f"{smsgate_server.url}&sim=2"))
+    assert sent(smsgate_server)["simNumber"] == 2
+
+
+def test_a_text_that_was_taken_before_is_taken_and_can_be_looked_up(smsgate_server):
+    smsgate_server.keeps_ids = True
+    carrier = connect(smsgate_server.url)
+    assert carrier.look_up(MESSAGE_ID) is None
+    assert [send(carrier), send(carrier)] == [MESSAGE_ID] * 2
+    assert len(smsgate_server.texts) == 1
+    assert carrier.look_up(MESSAGE_ID) == MESSAGE_ID
+
+
+def test_a_refusal_about_phones_is_one_of_the_account(smsgate_server):
+    smsgate_server.answer = refusal(400, "device not found")
+    assert meaning(refused(connect(smsgate_server.url))) == "the account"
+
+
+def test_the_webhooks_are_registered_before_the_first_text_once(smsgate_server):
+    carrier = connect(smsgate_server.url, public_url=PUBLIC_URL, name="phone")
+    assert [give(carrier), give(carrier)] == [MESSAGE_ID] * 2
+    base = f"{PUBLIC_URL}/carriers/phone"
+    assert {hook["event"]: hook["url"] for hook in smsgate_server.hooks.values()} == {
+        **dict.fromkeys(("sms:sent", "sms:delivered", "sms:failed"), f"{base}/status"),
+        "sms:received": f"{base}/inbound",
+    }
+    assert len(smsgate_server.hooks) == 4
+    assert all(len(id) <= 36 for id in smsgate_server.hooks)
+    give(connect(smsgate_server.url, public_url=PUBLIC_URL, name="phone"))
+    assert len(smsgate_server.hooks) == 4
+
+
+@pytest.mark.parametrize("answer", [HANG_UP, Answer(500), refusal(401)], ids=repr)
+def test_a_text_goes_though_webhooks_cannot_be_registered_and_the_next_tries_again(
+    smsgate_server, monkeypatch, answer
+):
+    carrier = connect(smsgate_server.url, public_url=PUBLIC_URL)
+    take = smsgate_server.take
+    with monkeypatch.context() as broken:
+        broken.setattr(
+            smsgate_server,
+            "take",
+            lambda request: answer if request.path.endswith("/webhooks") else take(request),
+        )
+        assert give(carrier) == MESSAGE_ID
+    assert smsgate_server.hooks == {}
+    give(carrier)
+    assert len(smsgate_server.hooks) == 4
+
+
+@pytest.mark.parametrize(
+    ("url", "public_url", "words"),
+    [("", "http://sms.example.com", "https alone"), ("?", PUBLIC_URL, "no ?key=")],
+)
+def test_without_https_or_key_no_webhook_is_registered(smsgate_server, url, public_url, words):
+    carrier = connect(
+        smsgate_server.url.partition("?")[0] if url else smsgate_server.url, public_url=public_url
+    )
+    assert words in carrier.warning
+    assert not carrier.tells_receipts
+    give(carrier)
+    assert smsgate_server.hooks == {}
+
+
+def test_a_report_shows_the_text_by_its_id():
+    callback = HOW.report("sms:sent", message_id=MESSAGE_ID)
+    assert connected("smsgate").callback(callback) == [Shown(MESSAGE_ID, MESSAGE_ID)]
+
+
+@pytest.mark.parametrize(
+    ("number", "region", "told"),
+    [
+        ("0151 23456789", "DE", [("+4915123456789", True)]),
+        ("+4915123456789", "DE", [("+4915123456789", True)]),
+        ("015123456789", None, [("+015123456789", False)]),
+        ("+4915123456789", None, [("+4915123456789", True)]),
+        ("ACME", "DE", []),
+    ],
+)
+def test_numbers_of_replies_are_read_as_the_phone_shows_them(number, region, told):
+    payload = {"sender": number, "message": "Yes", "receivedAt": "2026-03-03T18:00:00+01:00"}
+    carrier = connected("smsgate", f"&region={region}" if region else "")
+    replies = carrier.callback(sign(event("sms:received", payload), "inbound"))
+    assert [(each.number, each.certain) for each in replies] == told
+    assert all(isinstance(each, Reply) and each.at == NOON for each in replies)
+
+
+@pytest.mark.parametrize(
+    "told", [None, [], {}, {"event": "sms:received", "payload": {"sender": NUMBER, "message": 1}}]
+)
+def test_a_signed_callback_of_another_shape_says_nothing(told):
+    assert connected("smsgate").callback(sign(told)) == []
