@@ -105,6 +105,9 @@ class SmsgateCallbacks(Callbacks):
         payload = {"messageId": message_id or REFERENCE, "recipient": NUMBER, "simNumber": 1}
         return sign(event(status if ":" in status else f"sms:{status}", payload), **signed)
 
+    def reference(self, message_id):
+        return message_id
+
     def reply(self, text, number=NUMBER, to=None, **signed):
         payload = {"messageId": "af1", "sender": number, "message": text}
         return sign(event("sms:received", payload, to or self.from_), "inbound", **signed)
