@@ -1,4 +1,4 @@
-"""carriers/smsgate.py: texts with our ids, webhooks that it registers, numbers as phones show them."""
+"""carriers/smsgate.py: texts with our ids, webhooks that it registers, and numbers of replies."""
 
 import json
 from datetime import UTC, datetime, timedelta
