@@ -6,7 +6,7 @@ import click
 from flask.cli import AppGroup
 
 COMMANDS = {
-    **dict.fromkeys(("db", "carriers", "stats", "check", "version"), "cli.service"),
+    **dict.fromkeys(("db", "backup", "carriers", "stats", "check", "version"), "cli.service"),
     **{name: f"cli.{name}" for name in ("keys", "dnc", "messages", "replies", "events", "notify")},
     **{name: f"cli.{name}" for name in ("usage", "audit")},
 }
