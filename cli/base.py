@@ -20,6 +20,7 @@ import database
 import recipients
 from access.rules import UNITS
 from carriers import urls
+from cli import write_commands
 from database import PAGE, Refused, clock, isoformat
 from logs import printable
 from replies.model import read_number
@@ -61,7 +62,10 @@ class Command(click.Command):
 
 
 class Commands(Command, AppGroup):
-    """A group of commands."""
+    """A group of commands, whose descriptions are not cut."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_commands(formatter, "Commands", dict(sorted(self.commands.items())))
 
 
 def command(function: Callable) -> click.Command:

@@ -23,7 +23,8 @@ from messages import decisions
 from reports import usage
 
 keys = base.Commands(
-    "keys", help="API keys, for programs that send texts and for people at the desk."
+    "keys",
+    help="Make and change API keys, of programs that send texts and of people at the desk.",
 )
 
 

@@ -27,7 +27,9 @@ ACCEPTS, REFUSES, CANNOT_BE_ASKED = range(3)  # exit statuses of `carriers check
 
 say = base.say
 db = base.Commands("db", help="Create or migrate the tables of the database.")
-carriers = base.Commands("carriers", help="Check the carriers that CARRIER_URL names.")
+carriers = base.Commands(
+    "carriers", help="Ask the carriers in CARRIER_URL whether they would accept texts."
+)
 
 
 @db.command()
