@@ -18,6 +18,7 @@ CARRIERS = (
     "twilio://AC1:token@+15005550006#name=us&countries=US "
     "twilio://AC2:other@+15005550006#name=eu&countries=US"
 )
+NO_CREDIT = "<no credit> since 2026-01-01T00:00:00.000Z"  # the carrier's words
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def troubled(app, at):
     at(TUESDAY_NOON)
     CarrierState.record_pass(TUESDAY_NOON, {"us": [], "eu": []})
     for name in ("us", "eu"):
-        CarrierState.begin_pause(name, TUESDAY_NOON - HOUR, TUESDAY_NOON, trouble="<no credit>")
+        CarrierState.begin_pause(name, TUESDAY_NOON - HOUR, TUESDAY_NOON, trouble=NO_CREDIT)
     for name in ("shop", "app"):
         EventAddress.set(key := key_named(name), "http://localhost/", TUESDAY_NOON)
         decide_on(store(key=key)).cancel("shell", TUESDAY_NOON)

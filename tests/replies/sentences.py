@@ -75,7 +75,7 @@ MAYBE_NOES = [
     *("do not contact me", "wrong person", "this is not my number", "stop?no", "help stop"),
     *("start stop", "STOP\nand call me instead", "I will stop 🙂 promise", "mauvais numéro"),
     # As people write it in other manners and languages
-    "hör auf",
+    *("hör auf", "¡Para!\n\nEnviado desde mi iPhone"),
     *("¡Basta ya!", "NO MÁS MENSAJES", "Quiero cancelar", "I'm not interested"),
     *("Not interested, please stop texting my phone",),
     *("I dont want to receive any more of these text messages",),
