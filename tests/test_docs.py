@@ -419,11 +419,3 @@ def test_a_host_asks_for_what_has_no_default(host):
     ]
     asked = {*re.findall(r"\b[A-Z_]{4,}\b", (ROOT / host).read_text())}
     assert {*unset} - OPTIONAL <= asked
-
-
-@pytest.mark.parametrize("scheme", sorted(carriers.OWN))
-def test_every_carrier_has_its_row(scheme):
-    described = "nexmo://" if scheme == "nexmo" else scheme
-    assert described in PAGES["docs/carriers.md"]
-    if scheme != "nexmo":  # an alias of Vonage's
-        assert f"`{scheme}:" in PAGES["docs/settings.md"]

@@ -45,8 +45,8 @@ from databases import on_both, on_sqlite
 from messages import doubts, model, receipts
 from messages.attempts import Attempt
 from messages.decisions import UNDO_FOR_CERTAIN, Selection
+from messages.early_receipts import KEPT, EarlyReceipt
 from messages.model import ANSWER_WITHIN, FINISHED, TAKEN, Message, Status, first_id
-from messages.receipts import KEPT, EarlyReceipt
 from recipients.hours import BusinessHours
 from recipients.quiet import QuietPlaces
 from replies import inbound
