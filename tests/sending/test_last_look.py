@@ -9,9 +9,10 @@ import smpp_peer
 
 import carriers
 from access.do_not_call import OptedOut
-from carrier_servers import WebhookServer, self_signed
+from carrier_servers import self_signed
 from database import clock
 from fake_carrier import FakeCarrier
+from kits.webhook import WebhookServer
 from messages.model import Status
 from own_threads import at_once
 from running import wait_until
