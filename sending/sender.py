@@ -90,13 +90,13 @@ class Sender:
     def step(self, may_claim: bool) -> bool:
         """Do what can be done now; return whether that was anything, so there may be more to do.
 
-        1. Take back what was claimed unheard. 2. Record answers. 3. See who may send. 4. Ask about
+        1. Record answers. 2. Take back what was claimed unheard. 3. See who may send. 4. Ask about
         texts in doubt. 5. Claim as many texts as may be sent, judge them, and take SEND_RATE.
         6. Begin to send.
         """
-        made_progress = self.retry(self.take_back_unheard)
-        made_progress |= self.retry(self.inbox.take_missed)
+        made_progress = self.retry(self.inbox.take_missed)
         made_progress |= self.recorder.record()
+        made_progress |= self.retry(self.take_back_unheard)
         permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
         room, questions = self.room(permission), []
         if room and permission is Permission.ALL:
@@ -195,8 +195,7 @@ class Sender:
         The database failed before it said that a claim, of texts or of a question, was committed.
         Return whether there was anything.
         """
-        sender = self.pulse.sender
-        held = (*self.sends.under_way.values(), *(each.send for each in self.recorder.unrecorded))
+        sender, held = self.pulse.sender, self.sends.under_way.values()
         asked = {send.message.id for send in held if send.asking}
         given = {(send.message.id, send.message.claim_number) for send in held if not send.asking}
         texts, questions = [], []
