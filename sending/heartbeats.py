@@ -15,6 +15,7 @@ from peewee import IntegerField, UUIDField
 from database import PAST, InstantField, Table, db
 from messages.attempts import Attempt
 from messages.model import Message
+from sending.carrier_state import CarrierState
 from sending.runtime import Clock
 
 BEAT_EVERY = 3  # seconds
@@ -96,7 +97,9 @@ class Pulse:
     def end(self) -> None:
         """Delete this sender, unless texts may be in its hands: then others take them over."""
         if self.sender and not Attempt.in_hand(self.sender).exists():
-            Heartbeat.end(self.sender)
+            with db.atomic():
+                Heartbeat.end(self.sender)
+                let_go(self.sender)
         self.sender = None
 
     def watch(self, timeout: float) -> tuple[list[Heartbeat], bool]:
@@ -118,11 +121,18 @@ class Pulse:
         return dead, len(self.seen) > len(dead)
 
 
+def let_go(sender: uuid.UUID) -> None:
+    """Leave to others what a sender that has ended asked about, and the texts that go first."""
+    Attempt.let_go(sender)
+    CarrierState.let_go(sender)
+
+
 def take_over(dead: Heartbeat, now: datetime) -> int:
     """Queue the messages that a dead scheduler had in hand; return how many.
 
-    They are in doubt: the carrier may have accepted them before. Nothing happens if it has beaten
-    again. Locks are taken in the usual order: messages, then the sender, then attempts.
+    They are in doubt: the carrier may have accepted them before. What it asked about is asked by
+    others. Nothing happens if it has beaten again. Locks are taken in the usual order: messages,
+    then the sender, then attempts.
     """
     with db.atomic():
         held = [each.message_id for each in Attempt.in_hand(dead.sender)]
@@ -131,4 +141,5 @@ def take_over(dead: Heartbeat, now: datetime) -> int:
         if not Heartbeat.end(dead.sender, dead.beats):
             return 0
         lost = Attempt.lose(dead.sender, now)
+        let_go(dead.sender)
         return sum(messages[each.message_id].lose(each.carrier, each.number) for each in lost)

@@ -33,7 +33,6 @@ from sending.sends import Send, Sends
 from sending.watch import CarrierWatch
 from settings import Settings
 
-QUESTION_LASTS = timedelta(minutes=5)  # then another scheduler asks
 LOOK_EVERY = 1  # seconds for which, while texts are under way, keys and lanes are not read anew
 CLOCKS_DIFFER = timedelta(days=1)  # at most, a carrier's and this machine's
 
@@ -70,14 +69,13 @@ class Sender:
         rate = Rate(per_second, settings.max_message_length // 16 + 1) if per_second else None
         self.sends = Sends(carrier, settings.send_concurrency, stop, pulse, ended, runtime)
         several = routes.are_several and not is_testers
-        self.watch = CarrierWatch(self.name, self.sends, rate, settings.claim_timeout, several)
+        self.watch = CarrierWatch(self.name, self.sends, rate, several)
         self.recorder = Recorder(self.terms, self.watch, routes, counts, retry)
         self.inbox = Inbox(carrier, ReplyRules.of(settings, self.way), self.watch)
         self.turns, self.unable = Turns(routes), unable
         self.look_at = 0  # when keys and lanes are read anew at the latest, by the monotonic clock
         self.key_names = {}  # by id
         self.resumes_at = math.inf  # when a pause ends, by the monotonic clock, if that is known
-        self.is_unsure = False  # whether the last claim may have been committed unnoticed
 
     @property
     def is_busy(self) -> bool:
@@ -97,12 +95,13 @@ class Sender:
     def step(self, may_claim: bool) -> bool:
         """Do what can be done now; return whether that was anything, so there may be more to do.
 
-        1. Record answers. 2. See who may send. 3. Ask about texts in doubt. 4. Claim as many texts
-        as may be sent, judge them, and take SEND_RATE. 5. Begin to send.
+        1. Record answers. 2. Take back what was claimed unheard. 3. See who may send. 4. Ask about
+        texts in doubt. 5. Claim as many texts as may be sent, judge them, and take SEND_RATE.
+        6. Begin to send.
         """
-        made_progress = self.is_unsure and self.retry(self.take_back_unknown)
-        made_progress |= self.retry(self.inbox.take_missed)
+        made_progress = self.retry(self.inbox.take_missed)
         made_progress |= self.recorder.record()
+        made_progress |= self.retry(self.take_back_unheard)
         permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
         room, questions = self.room(permission), []
         if room and permission is Permission.ALL:
@@ -153,13 +152,13 @@ class Sender:
         with db.atomic():
             under_way = doubts.texts_at(self.listed_with, messages, IS_UNDER_WAY)
         for message in messages:
-            if not doubts.ask_again_at(message.id, self.way, now + QUESTION_LASTS, now):
+            if not doubts.take(message.id, self.way, self.pulse.sender, now):
                 continue
             send = self.send_of(message)
             if self.is_received(message, now):
                 self.recorder.note(send, "sent")
             elif (message.to, message.message) in under_way:  # a person has retried this one
-                continue
+                doubts.ask_again_at(message.id, self.way, now + outcomes.PUT_OFF)
             elif copies := doubts.unclear_at(self.way, message.id):
                 send.since = copies[0].begun_at - CLOCKS_DIFFER
                 questions.append(send)
@@ -185,11 +184,9 @@ class Sender:
         """
         if self.watch.stop.is_requested or not (choices := self.choices()):
             return 0, []
-        self.is_unsure = True
         now, before = self.clock.now(), self.pulse.moment()
         with db.atomic():
             if not Heartbeat.beat(self.pulse.sender, now):
-                self.is_unsure = False
                 self.pulse.note_death()
                 return 0, []
             claims = (self.turns.claim(room, each, bool(self.watch.probe)) for each in choices)
@@ -202,23 +199,30 @@ class Sender:
             Attempt.begin([send.message for send in going], self.name, self.pulse.sender, now)
             self.turns.put_back([send.message for send in waiting])
         self.pulse.note_beat(before)
-        self.is_unsure = False
         for send, outcome in moves:
             self.recorder.note(send, outcome.move, outcome.why)
         return len(messages) - len(waiting), going
 
-    def take_back_unknown(self) -> bool:
-        """Take back what a claim has committed if the database failed before it said so.
+    def take_back_unheard(self) -> bool:
+        """Take back what is open under our name, and not in our hands.
 
+        The database failed before it said that a claim, of texts or of a question, was committed.
         Return whether there was anything.
         """
-        held = (*self.sends.under_way.values(), *(each.send for each in self.recorder.unrecorded))
-        known = {send.message.id for send in held}
-        own = Attempt.in_hand(self.pulse.sender).where(Attempt.carrier == self.name)
-        unknown = [each.message_id for each in own if each.message_id not in known]
-        take_back([*Message.select().where(Message.id.in_(unknown))])
-        self.is_unsure = False
-        return bool(unknown)
+        sender, held = self.pulse.sender, self.sends.under_way.values()
+        asked = {send.message.id for send in held if send.asking}
+        given = {(send.message.id, send.message.claim_number) for send in held if not send.asking}
+        texts, questions = [], []
+        for id, number, result in Attempt.held(sender, self.name):
+            if result and id not in asked:
+                questions.append(id)
+            elif not result and (id, number) not in given:
+                texts.append(Message(id=id, claim_number=number))
+        if texts:
+            take_back(sorted(texts, key=lambda each: each.id))
+        if questions:
+            Attempt.let_go(sender, Attempt.message.in_(questions))
+        return bool(texts or questions)
 
     def choices(self) -> list[Callable[[Lane, str], bool]]:
         """Return which waiting texts this carrier may be given, the better choice first.
