@@ -255,11 +255,10 @@ class Event(Table):
         return due & ((cls.tries == 0) | (cls.next_try_at <= began_at)) if began_at else due
 
     @classmethod
-    def date_back(cls, now: datetime) -> None:
+    def date_back(cls, now: datetime) -> int:
         """Have events be tried now that were never tried, and date the others like any table."""
         ahead = (cls.tries == 0) & (cls.next_try_at > now + SKEW)
-        cls._in_batches(cls.update(next_try_at=now), ahead)
-        super().date_back(now)
+        return cls._change_some(cls.update(next_try_at=now), ahead) or super().date_back(now)
 
     @classmethod
     def delivered(cls, claimed: Iterable[Self]) -> None:

@@ -154,19 +154,22 @@ class Attempt(Table):
         return self.counts_now() & (Value(self.number) == taken)
 
     @classmethod
-    def date_back(cls, now: datetime) -> None:
+    def date_back(cls, now: datetime) -> int:
         """Date back open attempts further: their carrier is asked what it took since they began.
 
         How far the clock was ahead is not known: they began as long ago as they seem to be ahead.
         """
         mirrored = Value(2 * cls.begun_at.db_value(now), converter=False) - cls.begun_at
         for is_open in (cls.result.is_null(), IS_ASKED_ABOUT):  # an index serves each
-            cls.update(begun_at=mirrored).where(is_open, cls.begun_at > now + SKEW).execute()
-        super().date_back(now)
+            change = cls.update(begun_at=mirrored)
+            if changed := cls._change_some(change, is_open, cls.begun_at > now + SKEW):
+                return changed
+        return super().date_back(now)
 
     @classmethod
-    def _in_batches(cls, change, *conditions):
-        change.where(*conditions).execute()
+    def _key_of_batches(cls):
+        """Take all attempts of some messages: half of a key, but no plan needs more than that."""
+        return cls.message
 
     @classmethod
     def in_hand(cls, sender: uuid.UUID) -> ModelSelect:
