@@ -114,6 +114,8 @@ def all_but_broken(
     alone. It is logged as `what` says, by its id, moved on, so that it is not the next again, and
     passed over. An outage is raised: then no row is at fault.
     """
+    if not rows:
+        return []
     if len(rows) == 1:
         (row,) = rows
         with passed_over(log, what(row)):

@@ -236,18 +236,40 @@ class Event(Table):
 
     @classmethod
     def claim(
-        cls, key: int, limit: int, now: datetime, until: datetime, began_at: datetime | None
+        cls,
+        key: int,
+        limit: int,
+        now: datetime,
+        until: datetime,
+        began_at: datetime | None,
+        among: Collection[int] | None = None,
     ) -> list[Self]:
         """Take up to `limit` events of a key that are due, the longest due first.
 
         Nobody else gets them before they are recorded, or before `until`. With `began_at`, events
-        that were tried since then are not due.
+        that were tried since then are not due. `among` are the ids to choose from, if not all.
         """
-        due = cls.select(cls.id).where(cls.key == key, cls._due(now, began_at))
-        due = due.order_by(cls.next_try_at).limit(limit)
+        due = cls._first_due(key, limit, now, began_at)
+        if among is not None:
+            due = due.where(cls.id.in_([*among]))
         claim = cls.update(next_try_at=until).where(locked(cls.id, due))
         claimed = claim.returning(cls).execute()
         return sorted(claimed, key=lambda event: event.id)
+
+    @classmethod
+    def ids_due(cls, key: int, limit: int, now: datetime, began_at: datetime | None) -> list[int]:
+        """Return the ids of those events that `claim` would take."""
+        return [event.id for event in cls._first_due(key, limit, now, began_at)]
+
+    @classmethod
+    def put_off(cls, id: int, until: datetime) -> None:
+        """Have an event that waits be tried no sooner."""
+        cls.update(next_try_at=until).where(cls.id == id, cls.next_try_at.is_null(False)).execute()
+
+    @classmethod
+    def _first_due(cls, key, limit, now, began_at):
+        due = cls.select(cls.id).where(cls.key == key, cls._due(now, began_at))
+        return due.order_by(cls.next_try_at).limit(limit)
 
     @classmethod
     def _due(cls, now, began_at):

@@ -177,8 +177,8 @@ class Attempt(Table):
         return cls.select().where(cls.sender == sender, cls.result.is_null())
 
     @classmethod
-    def lose(cls, sender: uuid.UUID, now: datetime) -> list[Self]:
-        """Mark a dead sender's attempts under way as unclear, and return them.
+    def lose(cls, sender: uuid.UUID, messages: Collection[uuid.UUID], now: datetime) -> list[Self]:
+        """Mark a dead sender's attempts under way, at these messages, as unclear; return them.
 
         When it died is not known.
         """
@@ -186,7 +186,8 @@ class Attempt(Table):
         later = cls.begun_at + Value(LISTED_WITHIN // MILLISECOND, converter=False)
         ask_at = Case(None, [(recent, later)], Value(cls.ask_at.db_value(now), converter=False))
         lost = cls.update(result=Result.UNCLEAR, words=DIED, ask_at=ask_at)
-        lost = lost.where(cls.sender == sender, cls.result.is_null()).returning(cls)
+        under_way = (cls.sender == sender) & cls.result.is_null()
+        lost = lost.where(under_way, cls.message.in_([*messages])).returning(cls)
         return [*lost.execute()]
 
     def note_receipt(self, receipt: str, at: datetime) -> None:

@@ -9,13 +9,15 @@ from collections.abc import Callable, Collection
 from datetime import datetime
 from functools import cache
 from itertools import product
+from typing import NamedTuple
+from uuid import UUID
 
 from peewee import SQL
 
 from access.keys import ApiKey, ids_of
 from carriers.lanes import Lane, Routes, is_of_answers
 from database import db
-from messages.model import Message
+from messages.model import IS_SENDABLE, Message, Status
 from sending.carrier_state import known_to_others
 
 SENDABLE = "status IN ('queued') AND approved"
@@ -89,12 +91,21 @@ WHERE id {are_first} RETURNING *
 """Claim messages."""
 
 OF_EACH_KEY = """
-SELECT id FROM (
-    SELECT few.id, ROW_NUMBER() OVER (PARTITION BY few.key_id ORDER BY few.send_at, few.id) AS place
+SELECT {columns} FROM (
+    SELECT few.id, few.key_id, few.send_at,
+        ROW_NUMBER() OVER (PARTITION BY few.key_id ORDER BY few.send_at, few.id) AS place
     FROM {few}
 ) AS placed WHERE place <= ?
 """
 """Find some messages of each key over all of its lanes, its longest due first."""
+
+
+class Found(NamedTuple):
+    """A text that could be claimed, as it is stored: to read more of it may be what breaks."""
+
+    id: UUID
+    key_id: int
+    send_at: int
 
 
 def lanes() -> list[str]:
@@ -142,7 +153,12 @@ class Claims:
         """Take one message, of the next key whose turn it is, urgent or not."""
         return self._claim([(self._others, turns[False])], 1)
 
-    def _claim(self, kinds, limit):
+    def find(self, limit: int, turns: dict[bool, int]) -> list[UUID]:
+        """Return the ids of messages that `claim` would take, or most of them."""
+        kinds = (self._of_answers, 0), (self._urgent, turns[True]), (self._others, turns[False])
+        return [*dict.fromkeys(each.id for each in self._claim(kinds, limit, _find))]
+
+    def _claim(self, kinds, limit, take=None):
         """Claim messages of each kind: how to find keys that have some, and which is the first."""
         if not self.lanes:
             return []
@@ -157,7 +173,7 @@ class Claims:
                 if not keys:
                     break
                 share = room // len(keys)
-                more = _claim([pair for pair in pairs if pair[1] in keys], share)
+                more = (take or _claim)([pair for pair in pairs if pair[1] in keys], share)
                 claimed += sorted(more, key=lambda m: (keys.index(m.key_id), m.send_at, m.id))
                 # The rest is empty, or others are claiming theirs just now
                 passed_over |= {key for key in keys if _count(more, key) < share}
@@ -221,8 +237,26 @@ def _with_texts(pairs):
 
 
 def _claim(pairs, share):
+    sql = CLAIM.format(are_first=db.among(_of_each_key("id"))).replace("?", db.param)
+    return [*Message.raw(sql, json.dumps(pairs), share, share)]
+
+
+def claim_these(ids: Collection[UUID]) -> list[Message]:
+    """Take those of these messages that may still be sent, as `claim` does."""
+    claim = Message.update(status=Status.SENDING, claim_number=Message.claim_number + 1)
+    claim = claim.where(Message.id.in_([*ids]), IS_SENDABLE).returning(Message)
+    return [*claim.execute()]
+
+
+def _find(pairs, share):
+    sql = _of_each_key("id, key_id, send_at").replace("?", db.param)
+    found = db.execute_sql(sql, (json.dumps(pairs), share, share)).fetchall()
+    return [Found(Message.id.python_value(id), *more) for id, *more in found]
+
+
+def _of_each_key(columns):
+    """Return the SQL of these columns of OF_EACH_KEY."""
     by_lane, lock = db.by_index("message_lane"), db.lock_unlocked
     first = THE_FIRST.format(by_lane=by_lane, lock=lock)
     few = db.few_of_each(db.rows_of_pairs("pair"), "message", "id, key_id, send_at", first)
-    sql = CLAIM.format(are_first=db.among(OF_EACH_KEY.format(few=few))).replace("?", db.param)
-    return [*Message.raw(sql, json.dumps(pairs), share, share)]
+    return OF_EACH_KEY.format(few=few, columns=columns)

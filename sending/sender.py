@@ -10,16 +10,18 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from itertools import chain
 
 from access import do_not_call
 from access.keys import names_of, rules_of
 from access.rules import KeyRules
 from carriers import Carrier
 from carriers.lanes import TESTERS, Routes
-from database import db
+from database import all_but_broken, db, is_outage
 from messages import doubts, receipts
 from messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
 from messages.model import Message, Status
+from messages.waiting import set_aside
 from replies.inbound import ReplyRules
 from sending import claims, outcomes
 from sending.carrier_state import CarrierState, Permission
@@ -172,6 +174,30 @@ class Sender:
         """
         if self.watch.stop.is_requested or not (groups := self.claims()):
             return 0, []
+        try:
+            return self.claim_by(lambda: self.claim_first(groups, room))
+        except Exception as error:
+            if is_outage(error):
+                raise
+        return self.claim_but_broken(groups, room)
+
+    def claim_but_broken(self, groups: list[Claims], room: int) -> tuple[int, list[Send]]:
+        """Claim and judge like `claim`; set the messages aside that break this."""
+
+        def claim(ids):
+            return self.claim_by(lambda: claims.claim_these(ids))
+
+        def put_off(id):
+            set_aside(id, self.clock.now())
+
+        with db.atomic():
+            found = (each.find(room, self.watch.state.next_keys) for each in groups)
+            ids = next(filter(None, found), [])
+        parts = all_but_broken(claim, ids, log, "message {} is set aside".format, put_off)
+        return sum(count for count, _ in parts), [*chain(*(going for _, going in parts))]
+
+    def claim_by(self, claim: Callable[[], list[Message]]) -> tuple[int, list[Send]]:
+        """Claim messages by a function, and judge them, in one transaction."""
         self.is_unsure = True
         now, before = self.clock.now(), self.pulse.moment()
         with db.atomic():
@@ -179,7 +205,7 @@ class Sender:
                 self.is_unsure = False
                 self.pulse.note_death()
                 return 0, []
-            messages = next(filter(None, (self.claim_new(each, room) for each in groups)), [])
+            messages = claim()
             sends = [self.send_of(each) for each in messages]
             ready, moves = self.judge(sends, now)
             going = self.within_rate(ready)
@@ -198,8 +224,9 @@ class Sender:
 
         Return whether there was anything.
         """
-        held = (*self.sends.under_way.values(), *(each.send for each in self.recorder.unrecorded))
-        known = {send.message.id for send in held}
+        recorder = self.recorder
+        held = (*self.sends.under_way.values(), *(each.send for each in recorder.unrecorded))
+        known = {send.message.id for send in (*held, *recorder.given_up)}
         own = Attempt.in_hand(self.pulse.sender).where(Attempt.carrier == self.name)
         unknown = [each.message_id for each in own if each.message_id not in known]
         take_back([*Message.select().where(Message.id.in_(unknown))])
@@ -230,6 +257,10 @@ class Sender:
         which = (is_sure, has_no_other) if self.watch.is_risky else (may_take,)
         groups = [Claims(lanes, routes, each) for each in which]
         return [each for each in groups if each.lanes]
+
+    def claim_first(self, groups: list[Claims], room: int) -> list[Message]:
+        """Claim messages of the first group that has any."""
+        return next(filter(None, (self.claim_new(each, room) for each in groups)), [])
 
     def claim_new(self, group: Claims, room: int) -> list[Message]:
         """Claim messages; after a pause one."""
