@@ -74,7 +74,7 @@ class Deliveries:
         self.receivers = {}  # by URL, those with events in hand
         self.ended = Queue()  # tries; None ends a wait; no SimpleQueue, see sending.runtime.Ended
         self.unrecorded = []
-        self.stop_requested = False
+        self.has_more = self.stop_requested = False
         self.give_up_at = math.inf
         self.thread = threading.Thread(target=self.run, daemon=True)
 
@@ -131,7 +131,7 @@ class Deliveries:
             database.disconnect()
             if self.receivers or not database.is_outage(error):
                 log.error("the database failed, trying again: %s", database.reason(error))
-        if left > 0 and (self.receivers or not finishing):
+        if left > 0 and (self.receivers or self.has_more or not finishing):
             return False
         for receiver in self.receivers.values():
             receiver.close()
@@ -153,6 +153,7 @@ class Deliveries:
     def exchange(self, now: datetime) -> None:
         """Record the tries that have ended, and begin those that are due."""
         self.record(now)
+        self.has_more = False
         if not self.stopping:
             addresses = Event.receivers(now, self.began_at)
             random.shuffle(addresses)  # keys may share an address: none is always the first
@@ -182,10 +183,12 @@ class Deliveries:
         """Claim events that are due; those that break this are tried much later."""
 
         def claim(ids):
-            return Event.claim(*due, until, self.began_at, ids)
+            with database.db.atomic():
+                return Event.claim(*due, until, self.began_at, ids)
 
         def put_off(id):
             Event.put_off(id, until + LATER)
+            self.has_more = True  # what is due behind it
 
         what = "event {} is put off".format
         ids = Event.ids_due(*due, self.began_at)

@@ -382,8 +382,8 @@ class Inbox:
         return bool(some)
 
     def not_recorded(self, event: News) -> str:
-        """Say that an event is not recorded, by the ids of its text, without number and words."""
-        names = "message_id", "reference", "message_ids"
-        ids = [repr(id)[:MOST_SHOWN] for name in names if (id := getattr(event, name, None))]
-        kind = type(event).__name__
-        return " ".join([f"carrier {self.watch.name}:", kind, *ids, "is not recorded"])
+        """Say that an event is not recorded, by the carrier's ids, without number and words."""
+        ids = getattr(event, "message_ids", None) or [getattr(event, "reference", None)]
+        of_which = ", ".join(repr(id)[:MOST_SHOWN] for id in ids if id) or "without an id"
+        kind, name = type(event).__name__, self.watch.name
+        return f"carrier {name}: {kind} {of_which} is not recorded"
