@@ -121,7 +121,7 @@ def all_but_broken(
         with passed_over(log, what(row)):
             return [action(rows)]
         if move_on:
-            with passed_over(log, f"{what(row)}, and will break the next batch"):
+            with passed_over(log, f"{what(row)}, and stays due"):
                 move_on(row)
         return []
     try:

@@ -309,7 +309,7 @@ class Event(Table):
         off = EventAddress.select(EventAddress.key).where(EventAddress.off.is_null(False))
         waiting = cls.select(cls.id).where(cls.next_try_at.is_null(False), cls.key.in_(off))
         give_up = cls.update(next_try_at=None, given_up_at=now)
-        return give_up.where(locked(cls.id, waiting.limit(database.BATCH))).execute()
+        return give_up.where(locked(cls.id, waiting.limit(database.FEW))).execute()
 
     @classmethod
     def forget(cls, now: datetime) -> int:
@@ -326,7 +326,7 @@ class Event(Table):
         if key:
             again &= _is_of_name(key.name)
         changes = {"tries": 0, "next_try_at": now, "given_up_at": None}
-        some = cls.select(cls.id).where(again).limit(database.BATCH)
+        some = cls.select(cls.id).where(again).limit(database.FEW)
         with db.transaction():
             if count := cls.update(changes).where(locked(cls.id, some)).execute():
                 _audit(Action.RETRIED_EVENTS, now, key, count=count)

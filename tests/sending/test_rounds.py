@@ -36,7 +36,7 @@ OLD = TUESDAY_NOON - 9 * DAY
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    for name in ("database.tables.FEW", "messages.waiting.FEW", "database.BATCH"):
+    for name in ("database.tables.FEW", "messages.waiting.FEW", "database.FEW"):
         monkeypatch.setattr(name, FEW)
     monkeypatch.setattr(sending.retention, "PAGE", FEW)
     monkeypatch.setattr("replies.model.PAGE", FEW)
