@@ -9,7 +9,7 @@ from collections import Counter
 from datetime import datetime, timedelta
 from typing import Self
 
-from peewee import IntegerField
+from peewee import SQL, IntegerField
 
 from access.audit import Action, Audit
 from database import PAGE, PAST, InstantField, Table, all_but_broken, db, isoformat
@@ -53,7 +53,7 @@ def forget(settings: Settings, now: datetime) -> Counter:
     done, until = Counter({"replies purged": Reply.purge_old(now - min(kept))}), {}
     if settings.keep_messages:
         before = now - settings.keep_messages
-        done["purged"], until["purged_until"] = purge_oldest(row.purged_until, before)
+        done["purged"], until["purged_until"] = purge_some(row.purged_until, before)
     if settings.keep_texts:
         before = now - settings.keep_texts
         done["redacted"], until["redacted_until"] = redact_oldest(row.redacted_until, before)
@@ -62,14 +62,22 @@ def forget(settings: Settings, now: datetime) -> Counter:
     return +done
 
 
-def purge_oldest(since: datetime | None, before: datetime) -> tuple[int, datetime]:
-    """Delete some messages that ended between two instants, like `redact_oldest`."""
+def purge_some(since: datetime | None, before: datetime) -> tuple[int, datetime | None]:
+    """Delete some messages that ended between two instants.
+
+    Return how many, and the instant before which nothing is left but what broke this.
+    """
     old = Message.finished_at < before
+    if since:
+        old &= Message.finished_at >= since
+    some = Message.select(Message.id).where(old, has_status(*FINISHED)).limit(PAGE)
+    ids = [message.id for message in some]
 
     def purge(ids):
         return Message.delete().where(old, Message.id.in_(ids)).execute()
 
-    return _change_oldest(purge, "message {} is not purged", old, since, before)
+    purged = sum(all_but_broken(purge, ids, log, "message {} is not purged".format))
+    return purged, before if len(ids) < PAGE else since
 
 
 def redact_oldest(since: datetime | None, before: datetime) -> tuple[int, datetime]:
@@ -83,20 +91,15 @@ def redact_oldest(since: datetime | None, before: datetime) -> tuple[int, dateti
     def redact(ids):
         return Message.update(REDACTED).where(old, Message.id.in_(ids)).execute()
 
-    return _change_oldest(redact, "message {} is not redacted", old, since, before)
-
-
-def _change_oldest(change, what, old, since, before):
-    """Change a batch of old messages by their ids; return how many, and until when all were."""
-    if since:
-        old &= Message.finished_at >= since
+    since = Message.finished_at >= since if since else SQL("true")
     found = []
     for status in FINISHED:  # one index lookup each
         some = Message.select(Message.finished_at, Message.id).where(Message.status == status, old)
-        found.extend(some.order_by(Message.finished_at).limit(PAGE).tuples())
+        found.extend(some.where(since).order_by(Message.finished_at).limit(PAGE).tuples())
     oldest = sorted(found)[:PAGE]
-    changed = sum(all_but_broken(change, [id for _, id in oldest], log, what.format))
-    return changed, oldest[-1][0] if len(oldest) == PAGE else before
+    ids = [id for _, id in oldest]
+    redacted = sum(all_but_broken(redact, ids, log, "message {} is not redacted".format))
+    return redacted, oldest[-1][0] if len(oldest) == PAGE else before
 
 
 # By hand: some messages at a time

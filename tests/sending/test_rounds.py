@@ -23,7 +23,7 @@ from sending import recorder
 from sending.carrier_state import CarrierState
 from sending.heartbeats import Heartbeat
 from sending.runtime import Clock
-from stored_messages import again, key_named, store, store_many
+from stored_messages import key_named, store, store_many
 
 pytestmark = on_both
 
@@ -281,16 +281,3 @@ def test_what_a_clock_that_was_set_back_left_is_found_again_by_the_next_if_one_s
         next_one.round()
     assert left.count() == 0
     assert CarrierState.get_by_id("fake").last_pass_at == TUESDAY_NOON
-
-
-def test_what_is_due_waits_until_all_instants_are_dated_back(begun):
-    """A retry that lies ahead by the clock as it was is due by the clock as it is."""
-    CarrierState.record_pass(TUESDAY_NOON + 365 * DAY, {"fake": []})
-    store_many(MANY, status=Status.SENT, finished_at=TUESDAY_NOON + 365 * DAY)
-    late = store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 365 * DAY)
-    one = begun()
-    for _ in range(3 * MANY):
-        one.round()
-        one.await_answers()
-    one.round()
-    assert again(late).status == Status.SENT
