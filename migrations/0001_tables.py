@@ -27,7 +27,8 @@ CREATE TABLE api_key (
     quiet_hours TEXT,
     check_dnc TEXT,
     expire_after TEXT,
-    urgent BOOLEAN NOT NULL DEFAULT false
+    urgent BOOLEAN NOT NULL DEFAULT false,
+    countries TEXT
 );
 CREATE UNIQUE INDEX api_key_digest ON api_key (digest);
 CREATE INDEX api_key_old_digest ON api_key (old_digest);
@@ -148,8 +149,6 @@ CREATE TABLE carrier_state (
     silences INTEGER NOT NULL DEFAULT 0,
     unmatched_told_at BIGINT,
     rate_used_until BIGINT,
-    served_key INTEGER,
-    served_urgent_key INTEGER,
     place INTEGER,
     stand_ins TEXT
 );
