@@ -21,6 +21,7 @@ from flask import Flask, request
 import carriers
 import database
 import settings as environment
+from carrier_servers import Answer
 from database import clock, isoformat
 from database.postgres import Adapter
 from databases import on_postgres
@@ -128,6 +129,51 @@ def test_the_printed_lines_verify_a_webhook(webhook_server):
         exec(lines, names)
     printed = re.search(r"^POST /PATH\n.*?^({.*?})$", PAGES["docs/carriers.md"], re.M | re.S)[1]
     assert names["order"] == json.loads(printed)
+
+
+CLIENTS = {
+    "python": (
+        "client.py",
+        ["python"],
+        "print(json.dumps(send_text(*__import__('sys').argv[1:])))",
+    ),
+    "js": ("client.mjs", ["node"], "console.log(await sendText(...process.argv.slice(2)));"),
+}
+
+
+@pytest.fixture(params=CLIENTS)
+def printed_client(request, webhook_server, tmp_path):
+    """Send a text with a printed client; return the process that has ended."""
+    name, words, call = CLIENTS[request.param]
+    if not shutil.which(words[0]):
+        pytest.skip(f"there is no {words[0]}")
+    (code,) = blocks("docs/api.md", request.param)
+    (tmp_path / name).write_text(f"{code}\n{call}\n")
+    environ = os.environ | {"TEXTS_URL": f"http://{webhook_server.address}", "API_KEY": "tms_1"}
+    words = [*words, tmp_path / name, "+12125550123", "Hello"]
+    return lambda: subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.process
+def test_the_printed_clients_try_again_with_the_same_key(printed_client, webhook_server):
+    answers = [Answer(503, {}), Answer(201, {"message_id": PARCEL})]
+    webhook_server.yes = lambda count: answers[count - 1]
+    assert PARCEL in printed_client().stdout
+    keys = [each.headers["Idempotency-Key"] for each in webhook_server.requests]
+    assert len(keys) == 2
+    assert keys[0] == keys[1]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "answer", [Answer(400, b"why not"), Answer(429, b"why not", {"Retry-After": "61"})]
+)
+def test_the_printed_clients_say_what_came_last(printed_client, webhook_server, answer):
+    webhook_server.answer = answer
+    ended = printed_client()
+    assert ended.returncode == 1
+    assert "why not" in ended.stderr
+    assert len(webhook_server.requests) == 1
 
 
 @pytest.fixture
