@@ -11,6 +11,7 @@ from peewee import DataError, IntegrityError, InterfaceError, OperationalError
 from database.connections import db, disconnect
 from database.errors import ERRORS, cause, sqlite_code, sqlstate
 from database.migrations import is_migrated
+from database.sqlite import owners
 
 # https://sqlite.org/rescode.html: locked, read-only, interrupted, unreadable, full, damaged
 _SQLITE_OUTAGES = {
@@ -31,6 +32,7 @@ _OF_THE_FILE = _SQLITE_OUTAGES - {
     sqlite3.SQLITE_LOCKED,
     sqlite3.SQLITE_INTERRUPT,
 }
+_FORBIDDEN = {sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
 # https://www.postgresql.org/docs/current/errcodes-appendix.html: no connection, no such database,
 # no permission to connect, rolled back in favour of another, no resources, not in this state,
 # stopped by an operator, a system error, damaged; read-only, a transaction that took too long
@@ -64,7 +66,10 @@ def reason(error: Exception) -> str:
         return type(error).__name__
     said = str(error).partition("\n")[0] or "out of memory"
     if sqlite_code(error) in _OF_THE_FILE:
-        said += f": {Path(db.database).absolute()}"
+        path = Path(db.database).absolute()
+        said += f": {path}"
+        if sqlite_code(error) in _FORBIDDEN:
+            said += f"; {owners(path)}"
     return f"{said}; flask db upgrade makes the tables" if _tables_are_old(error) else said
 
 

@@ -16,7 +16,7 @@ from carriers import CarrierError
 from carriers.http import Answer
 from carriers.webhook import SignedPosts, decoded
 from database import clock, isoformat
-from events.outbox import Event, EventAddress
+from events.outbox import Event, EventAddress, body_of_test, new_webhook_id
 
 TIMEOUT = 15  # seconds, from the connection to the status line
 AT_ONCE = 2  # requests to one address
@@ -26,6 +26,7 @@ DELAYS = (5, 5 * 60, 30 * 60, *(hours * 3600 for hours in (2, 5, 10, 14, 20, 24)
 IDLE = 1  # seconds between looks into the database while no try ends
 GRACE = 1  # seconds at the end for answers to tries that began late
 GONE = 410
+LONGEST_SHOWN = 200  # bytes of what a receiver answers to a test
 OFF_BY_RECEIVER = "the receiver answered 410 (Gone)"
 
 log = logging.getLogger("events")
@@ -217,16 +218,38 @@ class Deliveries:
 
     def deliver(self, receiver: Receiver, event: Event, address: EventAddress) -> None:
         """Send an event to its receiver; runs in a thread of its own."""
-        answer = None
-        try:
-            secrets = [decoded(secret) for secret in address.secrets(clock.now())]
-            answer = receiver.post_signed(event.webhook_id, event.body, secrets)
-            words = f"HTTP {answer.status}"
-        except CarrierError as error:
-            words = str(error)
-        except Exception as error:  # its words may hold the address
-            words = f"unexpected {type(error).__name__}"
+        answer, words = tell(receiver, event.webhook_id, event.body, address)
         self.ended.put(Try(event, address, answer, words))
+
+
+def tell(
+    receiver: Receiver, webhook_id: str, body: str, address: EventAddress
+) -> tuple[Answer | None, str]:
+    """Send a body, signed, to an address; return the answer, and it or its absence in words."""
+    try:
+        secrets = [decoded(secret) for secret in address.secrets(clock.now())]
+        answer = receiver.post_signed(webhook_id, body, secrets)
+        return answer, f"HTTP {answer.status}"
+    except CarrierError as error:
+        return None, str(error)
+    except Exception as error:  # its words may hold the address
+        return None, f"unexpected {type(error).__name__}"
+
+
+def tell_test(address: EventAddress, now: datetime) -> tuple[bool, str]:
+    """Send an event of the type TEST to an address, and store nothing.
+
+    Return whether the receiver accepted it, and its answer in words, for an operator.
+    """
+    receiver = Receiver(address.url)
+    try:
+        answer, words = tell(receiver, new_webhook_id(), body_of_test(now), address)
+    finally:
+        receiver.close()
+    if answer is None:
+        return False, words
+    said = " ".join(answer.body[:LONGEST_SHOWN].decode(errors="replace").split())
+    return answer.success, f"the receiver answered {words}{said and f': {said}'}"
 
 
 def next_try(tries: int, retry_after: float | None, now: datetime) -> datetime | None:

@@ -38,6 +38,7 @@ FEWEST_TRIES = 3
 BY_RECEIPT = ("delivered", "undelivered")
 WITH_REASON = ("failed", "undelivered")
 REPLIED = "text_message.replied"
+TEST = "text_message.test"
 
 
 class EventAddress(Table):
@@ -156,6 +157,18 @@ def body(message: Any, at: datetime) -> str:
     return json.dumps(content)
 
 
+def body_of_test(at: datetime) -> str:
+    """Return the body of a test event: about a message that there is none of."""
+    return json.dumps(
+        {"type": TEST, "timestamp": isoformat(at), "data": {"message_id": str(uuid.uuid4())}}
+    )
+
+
+def new_webhook_id() -> str:
+    """Return an id by which a receiver knows an event again."""
+    return f"evt_{uuid.uuid4().hex}"
+
+
 class Backlog(NamedTuple):
     """How many events of a key wait or were given up."""
 
@@ -222,7 +235,7 @@ class Event(Table):
 
     @classmethod
     def _new(cls, key, message_id, at, content):
-        of_whom = {"webhook_id": f"evt_{uuid.uuid4().hex}", "key": key, "message_id": message_id}
+        of_whom = {"webhook_id": new_webhook_id(), "key": key, "message_id": message_id}
         return of_whom | {"at": at, "body": content, "next_try_at": at}
 
     # Delivery
