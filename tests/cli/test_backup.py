@@ -27,7 +27,7 @@ def folder(copy):
 def texts_in(file):
     with contextlib.closing(sqlite3.connect(f"file:{file}?immutable=1", uri=True)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        return [text for (text,) in connection.execute("SELECT message FROM message ORDER BY id")]
+        return sorted(text for (text,) in connection.execute("SELECT message FROM message"))
 
 
 def test_the_copy_has_everything_and_one_line_says_so(flask, database_url, copy):
