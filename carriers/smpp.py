@@ -62,7 +62,8 @@ class Smpp(Carrier):
         self.listens = self.tells_receipts = options["bind"] == "transceiver"
         host, _, sender = place.partition("/")
         ton, npi, sender = _sender(sender)
-        if self.listens and ton == pdus.ALPHANUMERIC:
+        self.from_name = ton == pdus.ALPHANUMERIC
+        if self.listens and self.from_name:
             self.warn_of_name()
         ton, npi = _number(options, "source_ton", ton), _number(options, "source_npi", npi)
         self._sender = pdus.address(ton, npi, sender)
