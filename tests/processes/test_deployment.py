@@ -208,8 +208,8 @@ def test_app_json_runs_the_procfile_and_does_not_pretend_that_it_sends():
 
 
 def test_systemd_gives_sends_under_way_their_time():
-    page = (ROOT / "docs/deploying.md").read_text()
-    assert re.findall(r"^TimeoutStopSec=(\d+)$", page, re.M) == [str(STOPPED_WITHIN)]
+    unit = (ROOT / "systemd/text-messages-scheduler.service").read_text()
+    assert re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.M) == [str(STOPPED_WITHIN)]
 
 
 def test_a_stopped_scheduler_ends_well_before_hosts_kill_it(settings):
