@@ -44,6 +44,7 @@ OPTIONAL = {  # without a default
     *("HELP_REPLY", "METRICS_TOKEN", "NOTIFY_URL", "QUIET_HOURS", "QUIET_HOURS_FILE", "SEND_RATE"),
     "STOP_REPLY",
 }
+PAGES["recipients/numbering/README.md"] = (ROOT / "recipients/numbering/README.md").read_text()
 EXCHANGES = [  # a request as a curl line, and the answer that follows it
     pytest.param(*blocks, id=page)
     for page, text in PAGES.items()
@@ -417,9 +418,15 @@ def test_the_readme_is_short():
     assert len(PAGES["README.md"].encode()) < 7_000
 
 
-def test_every_page_is_reached_from_the_readme():
-    linked = {*re.findall(r"\]\(([\w./-]+\.md)", PAGES["README.md"])}
-    assert PAGES.keys() - {"README.md"} <= linked
+def linked(page):
+    """The pages that a page links to."""
+    links = re.findall(r"\]\(([\w./-]+\.md)", PAGES[page])
+    return {os.path.normpath(os.path.join(os.path.dirname(page), link)) for link in links}
+
+
+def test_every_page_is_reached_from_the_readme_in_two_steps_at_most():
+    first = linked("README.md")
+    assert PAGES.keys() - {"README.md"} <= first.union(*map(linked, first))
 
 
 def test_every_command_is_described(app):
