@@ -74,6 +74,7 @@ class Scheduler:
         self.counts = Counter()  # since the end of the last pass
         simulator = carriers.connect("simulator:", name=TESTERS)
         shared = self.routes, self.stop, self.pulse, self.ended, self.counts, self.retry, runtime
+        shared += (set(),)
         self.senders = [Sender(settings, each, *shared) for each in (*connected, simulator)]
         self.tend_at = self.step_at = 0  # by the monotonic clock
         self.chores, self.forgotten = deque(), Counter()

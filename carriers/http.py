@@ -7,17 +7,31 @@ import json
 import re
 import threading
 import time
+import uuid
+from contextlib import suppress
 from typing import NamedTuple
-from urllib.parse import SplitResult, parse_qsl
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, Receipt, opt_outs, silence
+from carriers import (
+    CONNECT_TIMEOUT,
+    Carrier,
+    CarrierError,
+    Codes,
+    News,
+    NotGenuine,
+    Receipt,
+    Shown,
+    opt_outs,
+    silence,
+)
 from carriers.tls import reason_of, trusted
 
 LONGEST_PAUSE = 3600  # seconds; a longer Retry-After is cut to this
 LONGEST_REFERENCE = 255  # characters
 RECENTLY = 600  # seconds
+SKEW = 300  # seconds that a carrier's clock may be ahead
 MOST_FIELDS = 200  # in a callback; the carriers' have some twenty
-STATUSES = Codes(for_good=(), account={401, 402, 403, 404}, too_fast={429})
+STATUSES = Codes(account={401, 402, 403, 404}, too_fast={429})
 
 
 class Answer(NamedTuple):
@@ -58,11 +72,12 @@ class HttpCarrier(Carrier):
     see texts and numbers.
     """
 
-    title: str  # the name in messages for an operator
     longest_answer = 64 * 1024  # bytes; the rest is not read
     longest_pause = LONGEST_PAUSE
-    codes: Codes
     reasons: dict[int, str]  # what the codes of reports mean
+    # The final statuses of reports
+    delivered: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
 
     def __init__(self, base: SplitResult, headers: dict, concurrency: int, timeout: float):
         silence("urllib3")
@@ -101,38 +116,45 @@ class HttpCarrier(Carrier):
         """Return the answer to a form."""
         return self.ask("POST", path, fields=form, encode_multipart=False)
 
-    def refusal(self, answer: Answer, code: object, reason: str, **flags: object) -> CarrierError:
-        """Return the CarrierError that the carrier's own code means.
+    def post_json(self, path: str, content: object, **headers: str) -> Answer:
+        """Return the answer to a JSON object."""
+        headers = self.headers | {"Content-Type": "application/json"} | headers
+        return self.ask("POST", path, body=json.dumps(content), headers=headers)
 
-        A code of the account that may be about the recipient's country is not about the account if
-        the server took a text from this sender in the last ten minutes.
+    def refusal(
+        self, answer: Answer, code: object = None, reason: str = "", **flags: object
+    ) -> CarrierError:
+        """Return the CarrierError that the carrier's own code means; the HTTP status without one.
+
+        An answer without a code is `silent`, unless the flags say that it is the carrier's own. A
+        code of the account that may be about the recipient's country is not about the account if
+        the server took a text from this FROM in the last ten minutes.
         """
+        flags["retry_after"] = answer.retry_after
+        if code is None:
+            flags = {"in_doubt": answer.unclear, "silent": True} | flags
+            reason = f"{self.title}: no usable answer (HTTP {answer.status})"
+            return STATUSES.error(reason, answer.status, **flags)
         of_country = code in self.codes.no_route and code in self.codes.account
         if of_country and time.monotonic() < self._served_until:
             return CarrierError(reason, no_route=True)
-        return self.codes.error(reason, code, retry_after=answer.retry_after, **flags)
-
-    def no_verdict(self, answer: Answer, silent: bool = True) -> CarrierError:
-        """Return the CarrierError that the HTTP status of an answer without a code means."""
-        reason = f"{self.title}: no usable answer (HTTP {answer.status})"
-        flags = {"retry_after": answer.retry_after, "in_doubt": answer.unclear, "silent": silent}
-        return STATUSES.error(reason, answer.status, **flags)
+        return self.codes.error(reason, code, opted_out=code == self.opted_out, **flags)
 
     def note_served(self) -> None:
-        """Note that the server took a text from this sender."""
+        """Note that the server took a text from this FROM."""
         self._served_until = time.monotonic() + RECENTLY
 
     def explained(self, code: int, otherwise: str) -> str:
         """Return what a code of a report means, in words for an operator."""
         return self.reasons.get(code, otherwise)
 
-    def _receipts(self, field, callbacks, secret, option, sender):
+    def _receipts(self, field, callbacks, secret, option, from_):
         """Return the field that asks for receipts; warn if there is no `secret` to verify them.
 
         `callbacks` is the address below which the carrier may call, if there is one; `option` is
-        the URL's option for the secret. If `sender` is a name, warn that no replies can come.
+        the URL's option for the secret. If `from_` is a name, warn that no replies can come.
         """
-        self.from_name = bool(re.search("[A-Za-z]", sender))
+        self.from_name = bool(re.search("[A-Za-z]", from_))
         if callbacks and secret:
             if self.from_name:
                 self.warn_of_name()
@@ -145,23 +167,27 @@ class HttpCarrier(Carrier):
             )
         return {}
 
-    def _report(self, message_id, status, code, recipient, at=None, given=None, ids=()):
-        """Return the receipts and opt-outs in a callback about a text, made at an instant.
+    def _report(
+        self, ref, status, code, recipient, *, given=None, of_part=False, at=None, ids=()
+    ) -> list[News]:
+        """Return what a callback about a text says, made at an instant.
 
-        `given` is the id that `send` was given, if the carrier repeats it; `ids` name the report.
-        The subclass has the final statuses in `delivered` and `failed`, and the code of a recipient
-        who told the carrier to stop in `opted_out`.
+        `ref` is the carrier's reference, and `given` the id that `send` was given, if the carrier
+        repeats it; with it, a status that is not the last word shows that the carrier has the text.
+        `ids` name the report.
         """
         code = int(code) if re.fullmatch(r"[1-9]\d{0,6}", code, re.ASCII) else None
-        receipts = []
-        if reference(message_id) and status in self.delivered:
-            receipts = [Receipt(message_id, True, message_id=given)]
-        elif reference(message_id) and status in self.failed:
+        told, id = [], _uuid(given)
+        of = {"message_id": id, "of_part": of_part} if id else {}
+        if reference(ref) and status in self.delivered:
+            told = [Receipt(ref, True, **of)]
+        elif reference(ref) and status in self.failed:
             words = f"{self.explained(code, status)} (error {code})" if code else status
-            reason = f"{self.title}: {words}"
-            receipts = [Receipt(message_id, False, reason, message_id=given)]
-        opted_out = opt_outs.reported(recipient, at, ids) if code == self.opted_out else []
-        return receipts + opted_out
+            told = [Receipt(ref, False, f"{self.title}: {words}", **of)]
+        elif reference(ref) and status and of:
+            told = [Shown(ref, **of)]
+        is_opt_out = code is not None and code == self.opted_out
+        return told + (opt_outs.reported(recipient, at, ids) if is_opt_out else [])
 
     def close(self) -> None:
         if self._pool is not None:
@@ -259,10 +285,30 @@ def parsed(query: str) -> list[tuple[str, str]]:
     return parse_qsl(query, keep_blank_values=True, max_num_fields=MOST_FIELDS)
 
 
+def check_age(timestamp: str, oldest: float) -> None:
+    """Raise NotGenuine unless a callback's timestamp is in the last `oldest` seconds."""
+    at = int(timestamp) if re.fullmatch(r"\d{1,12}", timestamp, re.ASCII) else 0
+    if not -SKEW <= time.time() - at <= oldest + SKEW:
+        raise NotGenuine
+
+
+def named(url: str) -> str | None:
+    """Return the id of the message that the address of a report names as `m`, or None."""
+    with suppress(ValueError):
+        ids = [value for name, value in parsed(urlsplit(url).query) if name == "m"]
+        return ids[0] if len(ids) == 1 else None
+
+
 def reference(value: object) -> str | None:
     """Return a carrier's reference if it can be stored, otherwise None."""
     usable = isinstance(value, str) and 0 < len(value) <= LONGEST_REFERENCE and value.isprintable()
     return value if usable else None
+
+
+def _uuid(given):
+    """Return the id of a message as `send` was given it, or None if it cannot be one."""
+    with suppress(ValueError):
+        return str(uuid.UUID(given)) if given else None
 
 
 def balance(amount: object, currency: object) -> str | None:

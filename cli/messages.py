@@ -16,7 +16,7 @@ from access.do_not_call import LastReply
 from access.sign_ins import SignIn
 from cli import base
 from database import PAGE, clock
-from messages import receipts
+from messages import receipts_by_number
 from messages.attempts import Attempt
 from messages.decisions import Selection
 from messages.model import RETRYABLE, WAITING, WITHDRAWN, Message, Status
@@ -263,7 +263,7 @@ def redact(to: str | None, days: int | None) -> None:
     else:
         total = counted(retention.redact_number, to, now)
         replies = counted(Reply.forget_number, to, now)
-        receipts.forget_number(to)
+        receipts_by_number.forget_number(to)
         LastReply.forget([to])
     SignIn.forget_searches()
     base.say(f"{total} redacted")

@@ -149,8 +149,6 @@ CREATE TABLE carrier_state (
     silences INTEGER NOT NULL DEFAULT 0,
     unmatched_told_at BIGINT,
     rate_used_until BIGINT,
-    served_key INTEGER,
-    served_urgent_key INTEGER,
     place INTEGER,
     stand_ins TEXT
 );

@@ -16,7 +16,7 @@ from acceptance import NewMessage
 from access.do_not_call import OptedOut
 from access.keys import ApiKey
 from access.limits import SECOND, KeyUse, Limit, lock_numbers, needs
-from carriers import LateAnswer, OptOut, Receipt
+from carriers import LateAnswer, OptOut, Receipt, Shown
 from carriers.alphabets import count_parts
 from carriers.lanes import of_answers
 from carriers.ways import Way
@@ -60,7 +60,7 @@ class ReplyRules(NamedTuple):
 
 
 def record(
-    events: Collection[Receipt | OptOut | LateAnswer | carriers.Reply],
+    events: Collection[carriers.News],
     now: datetime,
     rules: ReplyRules,
 ) -> None:
@@ -73,13 +73,16 @@ def record(
 
 
 def record_reports(
-    events: Collection[Receipt | OptOut | LateAnswer], now: datetime, check_dnc: str, carrier: Way
+    events: Collection[carriers.News], now: datetime, check_dnc: str, carrier: Way
 ) -> None:
-    """Record late answers, receipts and opt-outs of a carrier."""
+    """Record late answers, reports on texts and opt-outs of a carrier."""
     late = [event for event in events if isinstance(event, LateAnswer)]
     references = {UUID(each.message_id): each.reference for each in late}
     if taken := receipts.sent(references, now, carrier):
         log.info("messages sent by an answer that came late: %s", taken)
+    shown = [event for event in events if isinstance(event, Shown)]
+    if taken := receipts.shown(shown, now, carrier):
+        log.info("messages sent, as a report of %s shows: %s", carrier.name, taken)
     told = (event for event in events if isinstance(event, Receipt))
     receipts.record_receipts(told, now, carrier)
     for event in events:

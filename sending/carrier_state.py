@@ -83,8 +83,6 @@ class CarrierState(Table):
     # When a log said last that receipts match nothing
     unmatched_told_at = InstantField(PAST, null=True)
     rate_used_until = BigIntegerField(null=True)  # see Rate
-    served_key = IntegerField(null=True)  # the next pass begins with the key of the next id
-    served_urgent_key = IntegerField(null=True)  # the same among urgent keys
     place = IntegerField(null=True)  # in the order of preference, as of the last pass
     stand_ins = TextField(null=True)  # the names of those that may take its place, in their order
 
@@ -148,9 +146,13 @@ class CarrierState(Table):
         return list(cls.select().where(cls.last_pass_at == latest).order_by(cls.place))
 
     @classmethod
-    def in_trouble(cls, names: Collection[str]) -> set[str]:
-        """Return which of these carriers are in trouble: their texts go through others now."""
-        paused = cls.select().where(cls.name.in_(names), cls.retry_at.is_null(False))
+    def in_trouble(cls, names: Collection[str], now: datetime | None = None) -> set[str]:
+        """Return which of these carriers are in trouble: their texts go through others now.
+
+        With `now`, leave out those whose pause is over, which are to be tried.
+        """
+        is_paused = cls.retry_at > now if now else cls.retry_at.is_null(False)
+        paused = cls.select().where(cls.name.in_(names), is_paused)
         return {state.name for state in paused if in_trouble(state)}
 
     @classmethod
@@ -176,21 +178,6 @@ class CarrierState(Table):
             return Permission.NONE
         self.tried_at = now
         return Permission.PROBE
-
-    @property
-    def next_keys(self) -> dict[bool, int]:
-        """Return the keys with which a claim begins: among urgent ones (True), and among others.
-
-        If a key has no messages, the claim begins with the next one.
-        """
-        return {False: (self.served_key or 0) + 1, True: (self.served_urgent_key or 0) + 1}
-
-    @classmethod
-    def note_turns(cls, name: str, served: dict[bool, int]) -> None:
-        """Note the keys that were served last."""
-        columns = {True: "served_urgent_key", False: "served_key"}
-        turns = {columns[urgent]: key for urgent, key in served.items()}
-        cls.update(turns).where(cls.name == name).execute()
 
     @classmethod
     def use_rate(cls, name: str, before: int | None, after: int) -> bool:

@@ -219,7 +219,7 @@ class Reading:
     since: datetime
     until: datetime | None  # later ones are left to their callbacks
     parts: int = 0
-    replies: list[Reply] | None = None  # of the last part, those that are not recorded yet
+    replies: list[Reply | OptOut] | None = None  # of the last part, those that are not recorded yet
     rest: str | None = None  # where the list goes on
 
 
@@ -303,7 +303,7 @@ class Inbox:
         for reply in replies[:RECORDED_AT_ONCE]:
             if not (until and reply.at and reply.at > until):
                 with passed_over(log, "an incoming text is not recorded"):
-                    inbound.record_reply(reply, self.watch.clock.now(), self.rules)
+                    inbound.record([reply], self.watch.clock.now(), self.rules)
         del replies[:RECORDED_AT_ONCE]
 
     def collect(self) -> bool:

@@ -15,15 +15,15 @@ from access import do_not_call
 from access.keys import names_of, rules_of
 from access.rules import KeyRules
 from carriers import Carrier
-from carriers.lanes import TESTERS, Routes
+from carriers.lanes import TESTERS, Lane, Routes
 from database import db
 from messages import doubts, receipts
 from messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
 from messages.model import Message, Status
 from replies.inbound import ReplyRules
-from sending import claims, outcomes
+from sending import outcomes
 from sending.carrier_state import CarrierState, Permission
-from sending.claims import Claims
+from sending.claims import Turns
 from sending.heartbeats import Heartbeat, Pulse
 from sending.outcomes import Outcome, Terms
 from sending.rate import Rate
@@ -34,6 +34,7 @@ from sending.watch import CarrierWatch
 from settings import Settings
 
 QUESTION_LASTS = timedelta(minutes=5)  # then another scheduler asks
+LOOK_EVERY = 1  # seconds for which, while texts are under way, keys and lanes are not read anew
 CLOCKS_DIFFER = timedelta(days=1)  # at most, a carrier's and this machine's
 
 log = logging.getLogger("scheduler")
@@ -43,6 +44,7 @@ class Sender:
     """Send queued messages through a carrier, step by step.
 
     `counts` has what happened to messages. `retry` calls what needs the database until it is back.
+    `unable` are the carriers in trouble that take no other text now, though their pause is over.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Sender:
         counts: Counter,
         retry: Callable,
         runtime: Runtime,
+        unable: set[str],
     ):
         self.settings, self.carrier, self.name = settings, carrier, carrier.name
         self.clock, self.pulse, self.retry, self.routes = runtime.clock, pulse, retry, routes
@@ -70,6 +73,8 @@ class Sender:
         self.watch = CarrierWatch(self.name, self.sends, rate, settings.claim_timeout, several)
         self.recorder = Recorder(self.terms, self.watch, routes, counts, retry)
         self.inbox = Inbox(carrier, ReplyRules.of(settings, self.way), self.watch)
+        self.turns, self.unable = Turns(routes), unable
+        self.look_at = 0  # when keys and lanes are read anew at the latest, by the monotonic clock
         self.key_names = {}  # by id
         self.resumes_at = math.inf  # when a pause ends, by the monotonic clock, if that is known
         self.is_unsure = False  # whether the last claim may have been committed unnoticed
@@ -109,8 +114,16 @@ class Sender:
             questions = self.retry(self.ask, 1)
         for send in (*questions, *ready):
             self.sends.begin(send)
-        if permission is Permission.PROBE and not (questions or ready):
+        is_unused = permission is Permission.PROBE and not (questions or ready)
+        if is_unused:
             self.retry(self.watch.end_unused_probe)
+        if self.watch.is_pause_over and not (is_unused and room):
+            made_progress |= self.name not in self.unable  # others take what was left to it
+            self.unable.add(self.name)
+        else:
+            self.unable.discard(self.name)
+        if may_claim and room > 0 and not claimed and not pause:
+            pause = self.look_at - self.clock.monotonic()
         if ready and self.watch.rate:  # more may go before these are answered
             pause = TICK
         self.resumes_at = self.clock.monotonic() + pause if pause else math.inf
@@ -170,7 +183,7 @@ class Sender:
 
         Texts that SEND_RATE holds up keep their places, and their key has the next turn.
         """
-        if self.watch.stop.is_requested or not (groups := self.claims()):
+        if self.watch.stop.is_requested or not (choices := self.choices()):
             return 0, []
         self.is_unsure = True
         now, before = self.clock.now(), self.pulse.moment()
@@ -179,14 +192,15 @@ class Sender:
                 self.is_unsure = False
                 self.pulse.note_death()
                 return 0, []
-            messages = next(filter(None, (self.claim_new(each, room) for each in groups)), [])
+            claims = (self.turns.claim(room, each, bool(self.watch.probe)) for each in choices)
+            messages = next(filter(None, claims), [])
             sends = [self.send_of(each) for each in messages]
             ready, moves = self.judge(sends, now)
             going = self.within_rate(ready)
             waiting = ready[len(going) :]
             Message.put_back([send.message for send in waiting])
             Attempt.begin([send.message for send in going], self.name, self.pulse.sender, now)
-            self.watch.note_turns(sends, waiting)
+            self.turns.put_back([send.message for send in waiting])
         self.pulse.note_beat(before)
         self.is_unsure = False
         for send, outcome in moves:
@@ -206,35 +220,31 @@ class Sender:
         self.is_unsure = False
         return bool(unknown)
 
-    def claims(self) -> list[Claims]:
-        """Return which waiting texts this carrier may be given, in groups by preference.
+    def choices(self) -> list[Callable[[Lane, str], bool]]:
+        """Return which waiting texts this carrier may be given, the better choice first.
 
         A text that goes first at a risk should not be in doubt already, unless no other carrier may
-        be used for it.
+        be used for it. Other texts are left to a carrier whose pause is over, if it can take one.
         """
-        routes = self.routes
-        lanes = claims.own_lanes(routes, self.clock.now())
-        if not lanes:
-            return []
-        trouble = CarrierState.in_trouble(routes.names) if routes.are_several else ()
+        routes, now = self.routes, self.clock.now()
+        trouble = CarrierState.in_trouble(routes.names) if routes.are_several else set()
+        paused = trouble & (CarrierState.in_trouble(routes.names, now) | self.unable)
 
         def may_take(lane, key):
-            return routes.may_take(self.name, lane, key, trouble)
+            return routes.may_take(self.name, lane, key, trouble if lane.doubts else paused)
 
         def is_sure(lane, key):
             return may_take(lane, key) and not lane.doubts
 
         def has_no_other(lane, key):
-            return may_take(lane, key) and {*trouble}.issuperset(routes.order(lane, key))
+            return may_take(lane, key) and trouble.issuperset(routes.order(lane, key))
 
-        which = (is_sure, has_no_other) if self.watch.is_risky else (may_take,)
-        groups = [Claims(lanes, routes, each) for each in which]
-        return [each for each in groups if each.lanes]
-
-    def claim_new(self, group: Claims, room: int) -> list[Message]:
-        """Claim messages; after a pause one."""
-        turns = self.watch.state.next_keys
-        return group.claim_next(turns) if self.watch.probe else group.claim(room, turns)
+        if self.clock.monotonic() >= self.look_at or not self.sends.under_way:
+            self.turns.look(may_take, now)
+            self.look_at = self.clock.monotonic() + LOOK_EVERY
+        if not self.turns.lanes:
+            return []
+        return [is_sure, has_no_other] if self.watch.is_risky else [may_take]
 
     def judge(
         self, sends: list[Send], now: datetime

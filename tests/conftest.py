@@ -20,6 +20,7 @@ pytest_plugins = [
     "carrier_servers",
     "databases",
     "fake_carrier",
+    "kits",
     "several_carriers",
     "npm",
     "people",

@@ -38,7 +38,7 @@ from stored_messages import decide_on, key_named, store
 
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
-    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md"))
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md"))
 }
 OPTIONAL = {  # without a default
     *("HELP_REPLY", "METRICS_TOKEN", "NOTIFY_URL", "QUIET_HOURS", "QUIET_HOURS_FILE", "SEND_RATE"),
@@ -515,11 +515,3 @@ def test_a_host_asks_for_what_has_no_default(host):
     ]
     asked = {*re.findall(r"\b[A-Z_]{4,}\b", (ROOT / host).read_text())}
     assert {*unset} - OPTIONAL <= asked
-
-
-@pytest.mark.parametrize("scheme", sorted(carriers.OWN))
-def test_every_carrier_has_its_row(scheme):
-    described = "nexmo://" if scheme == "nexmo" else scheme
-    assert described in PAGES["docs/carriers.md"]
-    if scheme != "nexmo":  # an alias of Vonage's
-        assert f"`{scheme}:" in PAGES["docs/settings.md"]

@@ -7,10 +7,11 @@ from urllib.parse import parse_qsl
 import pytest
 
 import carriers
-from carrier_servers import Request, TwilioServer
+from carrier_servers import Request
 from carriers import Carrier, CarrierError
+from kits import NUMBER
+from kits.twilio import TwilioServer
 
-NUMBER = "+12125550123"
 TEXT = "attack at dawn, 🚀 héllo"
 MESSAGE_ID = "0198c5a7-7c1e-7a3b-9d2f-5b8c0e4f6a12"
 AWKWARD = [
