@@ -41,6 +41,7 @@ AUSTRALIA, IRELAND = "“Unverified” in AU", "“Likely Scam” in IE"
     [
         ("twilio://AC1:token@My%20Shop", None, [AUSTRALIA, IRELAND]),
         ("vonage://key:secret@Shop", None, [AUSTRALIA, IRELAND]),  # no secret of signatures
+        ("telnyx://secret@Shop?profile=4001", None, [AUSTRALIA, IRELAND]),
         ("smpp://user:secret@127.0.0.1/Shop?bind=transmitter", None, [AUSTRALIA, IRELAND]),
         ("twilio://AC1:token@Shop", {"AU", "US"}, [AUSTRALIA]),
         ("twilio://AC1:token@Shop", {"US"}, []),
