@@ -98,7 +98,8 @@ def ask(carrier: Carrier, to: str | None) -> int:
     try:
         if to:
             message_id = str(model.new_id(clock.now()))
-            said = carrier.send(to, TEST_TEXT, message_id=message_id, valid_for=TEST_LASTS)
+            with carrier.session():
+                said = carrier.send(to, TEST_TEXT, message_id=message_id, valid_for=TEST_LASTS)
             base.say(f"{carrier.name} accepted the text" + (f": {said}" if said else ""))
         else:
             balance = carrier.balance()
