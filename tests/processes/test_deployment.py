@@ -279,7 +279,7 @@ COMPLETE = {"CARRIER_URL": CARRIER, "SECRET_KEY": SECRET_KEY, "PUBLIC_URL": "htt
     [
         ({"DATABASE_URL": "sqlite:////no/such/a.db"}, "the database: cannot be reached", True),
         ({"DATABASE_URL": "postgresql://u:s3cret@127.0.0.1:1/d"}, "database: cannot be", True),
-        ({"DATABASE_URL": "sqlite:///misspelt.db"}, "not up to date: run flask db upgrade", True),
+        ({"DATABASE_URL": "sqlite:///misspelt.db"}, "; flask db upgrade makes it", True),
         ({}, NO_PUBLIC_URL, False),
         ({"CARRIER_URL": CARRIER}, NO_PUBLIC_URL, True),
         ({"SECRET_KEY": SECRET_KEY}, NO_PUBLIC_URL, True),  # the desk's https cannot be told
