@@ -162,19 +162,22 @@ class Attempt(Table):
         return self.counts_now() & (Value(self.number) == taken)
 
     @classmethod
-    def date_back(cls, now: datetime) -> None:
+    def date_back(cls, now: datetime) -> int:
         """Date back open attempts further: their carrier is asked what it took since they began.
 
         How far the clock was ahead is not known: they began as long ago as they seem to be ahead.
         """
         mirrored = Value(2 * cls.begun_at.db_value(now), converter=False) - cls.begun_at
         for is_open in (IS_UNDER_WAY, IS_ASKED_ABOUT):  # an index serves each
-            cls.update(begun_at=mirrored).where(is_open, cls.begun_at > now + SKEW).execute()
-        super().date_back(now)
+            change = cls.update(begun_at=mirrored)
+            if changed := cls._change_some(change, is_open, cls.begun_at > now + SKEW):
+                return changed
+        return super().date_back(now)
 
     @classmethod
-    def _in_batches(cls, change, *conditions):
-        change.where(*conditions).execute()
+    def _key_of_batches(cls):
+        """Take all attempts of some messages: half of a key, but no plan needs more than that."""
+        return cls.message
 
     @classmethod
     def in_hand(cls, sender: uuid.UUID) -> ModelSelect:
@@ -195,8 +198,8 @@ class Attempt(Table):
         cls.update(sender=None).where(asked, *which).execute()
 
     @classmethod
-    def lose(cls, sender: uuid.UUID, now: datetime) -> list[Self]:
-        """Mark a dead sender's attempts under way as unclear, and return them.
+    def lose(cls, sender: uuid.UUID, messages: Collection[uuid.UUID], now: datetime) -> list[Self]:
+        """Mark a dead sender's attempts under way, at these messages, as unclear; return them.
 
         When it died is not known.
         """
@@ -204,7 +207,8 @@ class Attempt(Table):
         later = cls.begun_at + Value(LISTED_WITHIN // MILLISECOND, converter=False)
         ask_at = Case(None, [(recent, later)], Value(cls.ask_at.db_value(now), converter=False))
         lost = cls.update(result=Result.UNCLEAR, words=DIED, ask_at=ask_at, sender=None)
-        lost = lost.where(cls.sender == sender, cls.result.is_null()).returning(cls)
+        under_way = (cls.sender == sender) & cls.result.is_null()
+        lost = lost.where(under_way, cls.message.in_([*messages])).returning(cls)
         return [*lost.execute()]
 
     def note_receipt(self, receipt: str, at: datetime) -> None:

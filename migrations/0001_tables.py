@@ -309,6 +309,7 @@ CREATE INDEX reply_due ON reply (due_at) WHERE due_at IS NOT NULL;
 CREATE TABLE retention (
     id INTEGER NOT NULL PRIMARY KEY,
     next_at BIGINT,
+    purged_until BIGINT,
     redacted_until BIGINT
 );
 

@@ -122,7 +122,7 @@ class CarrierState(Table):
         cls.insert(name=name).on_conflict_ignore().execute()
 
     @classmethod
-    def date_back(cls, now: datetime) -> None:
+    def date_back(cls, now: datetime) -> int:
         """Have pauses begin now that began in the future, and SEND_RATE be used up to now."""
         instant = Value(cls.retry_at.db_value(now), converter=False)
         pause = {"paused_at": now, "retry_at": cls.retry_at - cls.paused_at + instant}
@@ -130,7 +130,7 @@ class CarrierState(Table):
         cls.update(pause).where(paused).execute()
         used = cls.update(rate_used_until=(now - EPOCH) // MICROSECOND)
         used.where(cls.rate_used_until > (now + SKEW - EPOCH) // MICROSECOND).execute()
-        super().date_back(now)
+        return super().date_back(now)
 
     @classmethod
     def is_behind(cls, now: datetime) -> bool:

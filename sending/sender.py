@@ -10,20 +10,22 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from itertools import chain
 
 from access import do_not_call
 from access.keys import names_of, rules_of
 from access.rules import KeyRules
 from carriers import Carrier
 from carriers.lanes import TESTERS, Lane, Routes
-from database import db
+from database import all_but_broken, db, is_outage
 from messages import doubts, receipts
 from messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
 from messages.model import Message, Status
+from messages.waiting import set_aside
 from replies.inbound import ReplyRules
 from sending import outcomes
 from sending.carrier_state import CarrierState, Permission
-from sending.claims import Turns
+from sending.claims import Turns, claim_these
 from sending.heartbeats import Heartbeat, Pulse
 from sending.outcomes import Outcome, Terms
 from sending.rate import Rate
@@ -184,13 +186,42 @@ class Sender:
         """
         if self.watch.stop.is_requested or not (choices := self.choices()):
             return 0, []
+        try:
+            return self.claim_by(lambda: self.claim_first(choices, room))
+        except Exception as error:
+            if is_outage(error):
+                raise
+        self.look_at = 0  # what was noted of turns may be wrong
+        return self.claim_but_broken(self.choices(), room)
+
+    def claim_first(self, choices: list[Callable], room: int) -> list[Message]:
+        """Claim messages of the first choice that has any; after a pause one."""
+        claims = (self.turns.claim(room, each, bool(self.watch.probe)) for each in choices)
+        return next(filter(None, claims), [])
+
+    def claim_but_broken(self, choices: list[Callable], room: int) -> tuple[int, list[Send]]:
+        """Claim and judge like `claim`; set the messages aside that break this."""
+
+        def claim(ids):
+            return self.claim_by(lambda: claim_these(ids))
+
+        def put_off(id):
+            set_aside(id, self.clock.now())
+
+        with db.atomic():
+            found = (self.turns.find(room, each, bool(self.watch.probe)) for each in choices)
+            ids = next(filter(None, found), [])
+        parts = all_but_broken(claim, ids, log, "message {} is set aside".format, put_off)
+        return sum(count for count, _ in parts), [*chain(*(going for _, going in parts))]
+
+    def claim_by(self, claim: Callable[[], list[Message]]) -> tuple[int, list[Send]]:
+        """Claim messages by a function, and judge them, in one transaction."""
         now, before = self.clock.now(), self.pulse.moment()
         with db.atomic():
             if not Heartbeat.beat(self.pulse.sender, now):
                 self.pulse.note_death()
                 return 0, []
-            claims = (self.turns.claim(room, each, bool(self.watch.probe)) for each in choices)
-            messages = next(filter(None, claims), [])
+            messages = claim()
             sends = [self.send_of(each) for each in messages]
             ready, moves = self.judge(sends, now)
             going = self.within_rate(ready)
@@ -209,7 +240,8 @@ class Sender:
         The database failed before it said that a claim, of texts or of a question, was committed.
         Return whether there was anything.
         """
-        sender, held = self.pulse.sender, self.sends.under_way.values()
+        sender = self.pulse.sender
+        held = [*self.sends.under_way.values(), *self.recorder.given_up]
         asked = {send.message.id for send in held if send.asking}
         given = {(send.message.id, send.message.claim_number) for send in held if not send.asking}
         texts, questions = [], []
