@@ -8,6 +8,7 @@ here logs, and the libraries are silenced: they would log numbers, texts and cre
 import logging
 import pkgutil
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from difflib import get_close_matches
@@ -231,6 +232,13 @@ class Carrier:
 
     def __init__(self, url: str, *_: object):
         self.name = url.partition(":")[0].lower()
+
+    def session(self) -> AbstractContextManager:
+        """Return a context in which this thread can `send` without connecting first.
+
+        It may take minutes to connect; raise CarrierError if the carrier cannot be reached.
+        """
+        return nullcontext()
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         """Hand `text` for `to` (E.164) to the carrier unchanged; return its reference, if any.

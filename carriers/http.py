@@ -5,12 +5,16 @@ import http.client
 import io
 import json
 import re
+import ssl
 import threading
 import time
 import uuid
-from contextlib import suppress
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property, partial
 from typing import NamedTuple
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from carriers import (
     CONNECT_TIMEOUT,
@@ -31,6 +35,7 @@ LONGEST_REFERENCE = 255  # characters
 RECENTLY = 600  # seconds
 SKEW = 300  # seconds that a carrier's clock may be ahead
 MOST_FIELDS = 200  # in a callback; the carriers' have some twenty
+IN_TARGETS = "%/?:@!$&'()*+,;=~[]"  # characters that are sent as they are
 STATUSES = Codes(account={401, 402, 403, 404}, too_fast={429})
 
 
@@ -65,7 +70,7 @@ class Answer(NamedTuple):
 
 
 class HttpCarrier(Carrier):
-    """A carrier over HTTP: a pool of connections to one server.
+    """A carrier over HTTP: connections to one server, which are kept open.
 
     Its certificate must be signed by an authority that the machine or certifi trusts. Redirects are
     not followed and nothing is sent again. Proxies from the environment are not used: they would
@@ -83,38 +88,59 @@ class HttpCarrier(Carrier):
         silence("urllib3")
         self._base, self._concurrency, self._timeout = base, concurrency, timeout
         self.headers = {"Accept": "application/json"} | headers
-        self._lock = threading.Lock()
-        self._pool = None
+        self._idle = []  # connections, the one used last at the end
+        self._session = threading.local()
+        weakref.finalize(self, _close_all, self._idle)
         self._served_until = 0.0  # by time.monotonic()
 
-    def ask(self, method: str, path: str, **request: object) -> Answer:
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        """Connect, or take a connection that is open, for the next request of this thread."""
+        self._session.connection = connection = self._connect()
+        try:
+            yield
+        finally:
+            del self._session.connection
+            self._keep(connection)
+
+    def ask(
+        self, method: str, path: str, body: str | None = None, headers: dict | None = None
+    ) -> Answer:
         """Return the answer to one request; `path` is appended to the base's.
 
-        `request` are arguments of urllib3's `request`. Raise CarrierError if no answer comes in
-        time: in doubt if it was a POST and the server was reached.
+        Raise CarrierError if no answer comes in time: in doubt if it was a POST and the server was
+        reached.
         """
         import urllib3  # not at the top: the web sends no requests and should not pay for it
 
-        base = self._base.path.rstrip("/")
+        own = getattr(self._session, "connection", None)
+        connection = own or self._connect()
+        target = quote(self._base.path.rstrip("/") + path, safe=IN_TARGETS)
+        response = None
         try:
-            response = self._connections().request(
-                method, base + path, redirect=False, preload_content=False, **request
-            )
-        except urllib3.exceptions.HTTPError:
-            reason = f"{self.title} gave no answer"
-            raise CarrierError(reason, in_doubt=method == "POST", silent=True) from None
-        try:
+            with suppress(BrokenPipeError, ConnectionResetError):  # it may have answered before
+                connection.request(
+                    method, target, body, headers or self.headers, preload_content=False
+                )
+            response = connection.getresponse()
             content = response.read(self.longest_answer)
-        except urllib3.exceptions.HTTPError:
+        except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError):
             content = b""
         finally:
-            response.close()  # no effect on the connection if the whole answer was read
+            if response is None or not response.closed:  # the rest is not to be read
+                connection.close()
+            if connection is not own:
+                self._keep(connection)
+        if response is None:
+            reason = f"{self.title} gave no answer"
+            raise CarrierError(reason, in_doubt=method == "POST", silent=True)
         pause = _retry_after(response, self.longest_pause)
         return Answer(method, response.status, content, pause)
 
     def post(self, path: str, form: dict[str, object]) -> Answer:
         """Return the answer to a form."""
-        return self.ask("POST", path, fields=form, encode_multipart=False)
+        headers = self.headers | {"Content-Type": "application/x-www-form-urlencoded"}
+        return self.ask("POST", path, urlencode(form), headers)
 
     def post_json(self, path: str, content: object, **headers: str) -> Answer:
         """Return the answer to a JSON object."""
@@ -189,47 +215,71 @@ class HttpCarrier(Carrier):
         return told + (opt_outs.reported(recipient, at, ids) if is_opt_out else [])
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.close()
+        _close_all(self._idle)
 
-    def _connections(self):
-        """Return the pool, made by the first call."""
-        import urllib3
+    def _connect(self):
+        """Return an open connection: the one used last of those that nobody uses, or a new one."""
+        with suppress(IndexError):
+            while not _is_open(connection := self._idle.pop()):
+                connection.close()
+            return connection
+        connection = self._new_connection()
+        connection.connect()
+        connection.timeout = self._timeout
+        return connection
 
-        with self._lock:
-            if self._pool is None:
-                tls = {"ssl_context": trusted()} if self._base.scheme == "https" else {}
-                connect = min(CONNECT_TIMEOUT, self._timeout)
-                self._pool = urllib3.connection_from_url(
-                    f"{self._base.scheme}://{self._base.netloc}",
-                    headers=self.headers,
-                    maxsize=self._concurrency,
-                    timeout=urllib3.Timeout(self._timeout, connect),
-                    retries=False,
-                    **tls,
-                )
-                self._pool.ConnectionCls = _connection(self._pool.ConnectionCls, self.title)
-            return self._pool
+    def _keep(self, connection):
+        """Keep a connection for the next request, if it is open."""
+        if connection.is_closed or len(self._idle) >= self._concurrency:
+            connection.close()
+        else:
+            self._idle.append(connection)
+
+    @cached_property
+    def _new_connection(self):
+        """The function that makes a connection.
+
+        It tells "not reached" from "no answer": urllib3's errors are not enough, since a handshake
+        that fails raises what an answer that is lost does, after which the text is in doubt.
+        """
+        from urllib3.connection import HTTPConnection, HTTPSConnection
+
+        is_https, title = self._base.scheme == "https", self.title
+
+        class Connection(HTTPSConnection if is_https else HTTPConnection):
+            response_class = _Response
+
+            def connect(self):
+                try:
+                    super().connect()
+                except Exception as error:  # of whatever kind: no request was sent
+                    self.close()
+                    reason = f"{title} cannot be reached: {reason_of(error)}"
+                    raise CarrierError(reason, unreached=True) from None
+
+        tls = {"ssl_context": trusted()} if is_https else {}
+        connect = min(CONNECT_TIMEOUT, self._timeout)
+        host, port = self._base.hostname, self._base.port
+        return partial(Connection, host, port, timeout=connect, **tls)
 
 
-def _connection(kind, name):
-    """Return a class of connections that tell "not reached" from "no answer" and keep deadlines.
+def _close_all(connections):
+    while connections:
+        connections.pop().close()
 
-    urllib3's errors are not enough: a handshake that fails raises ReadTimeoutError, ProtocolError
-    or SSLError, as an answer that is lost does, after which the text is in doubt.
-    """
 
-    class Connection(kind):
-        response_class = _Response
-
-        def connect(self):
-            try:
-                super().connect()
-            except Exception as error:  # of whatever kind: no request was sent
-                reason = f"{name} cannot be reached: {reason_of(error)}"
-                raise CarrierError(reason, unreached=True) from None
-
-    return Connection
+def _is_open(connection):
+    """Return whether a connection can be used; what has come unasked may be tickets of TLS."""
+    if connection.is_connected:
+        return True
+    try:
+        connection.sock.settimeout(0)
+        connection.sock.recv(1)
+    except (BlockingIOError, ssl.SSLWantReadError):
+        return True
+    except OSError:
+        return False
+    return False  # the server has closed it, or says something about it
 
 
 class _Response(http.client.HTTPResponse):

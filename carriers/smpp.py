@@ -28,9 +28,9 @@ class Smpp(Carrier):
     system_id to 15 characters and a password to 8. Many carriers give out longer ones, so they are
     sent whole.
 
-    The first `send`, `check` or `received` binds, and `close` unbinds. All texts share one bind, or
-    `binds` of them. A lost bind is made again at once, then after growing pauses. Texts wait for
-    the next try and share its outcome.
+    The first `session`, `check` or `received` binds, and `close` unbinds; without a bind, `send`
+    raises at once. All texts share one bind, or `binds` of them. A lost bind is made again at once,
+    then after growing pauses. Sessions wait for the next try and share its outcome.
 
     Each part of a long text is sent after the previous one was taken, so an invalid text or number
     is refused before any part goes out. If a later part is not taken, the text is in doubt, or
@@ -91,6 +91,11 @@ class Smpp(Carrier):
         self._arrived = deque()
         self._unanswered = []  # these functions of the replies last returned
 
+    def session(self) -> contextlib.AbstractContextManager:
+        if not any(bind.open for bind in self._binds):
+            self._run(self._session()).result()
+        return contextlib.nullcontext()
+
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         try:
             coding, parts = cut(text, self._coding)
@@ -146,21 +151,27 @@ class Smpp(Carrier):
     # The methods below run on the event loop.
 
     async def _session(self):
-        """Return the bound session with the fewest requests under way; start missing binds."""
+        """Return a bound session; wait for one if there is none."""
         attempts = [bind.attempt() for bind in self._binds]
-        bound = [bind.session for bind in self._binds if bind.open]
-        if bound:
-            return min(bound, key=lambda session: len(session.under_way))
+        if session := self._bound():
+            return session
         for attempt in attempts[:-1]:  # the peer may allow fewer binds
             with contextlib.suppress(CarrierError):
                 return await asyncio.shield(attempt)
         return await asyncio.shield(attempts[-1])
 
+    def _bound(self):
+        """Return the bound session with the fewest requests under way, or None."""
+        bound = [bind.session for bind in self._binds if bind.open]
+        return min(bound, key=lambda session: len(session.under_way), default=None)
+
     async def _send(self, bodies, message_id):
         async with self._window:
-            session = await self._session()
-            if not session.open:
-                raise CarrierError(LOST, silent=True)
+            for bind in self._binds:
+                bind.attempt()  # if it is missing, for the next text
+            session = self._bound()
+            if session is None:
+                raise CarrierError(LOST, unreached=True)
             for taken, body in enumerate(bodies[:-1]):
                 await self._submit(session, body, taken, len(bodies))
             late = partial(self._answered_late, message_id)

@@ -34,7 +34,8 @@ LONGEST_ERROR = 80  # characters of it in a list
 MANY = 100  # messages; to delete more has to be confirmed
 
 messages = base.Commands(
-    "messages", help="Text messages: list, approve, cancel, retry, delete or redact."
+    "messages",
+    help="List and read text messages; approve, cancel, retry, delete or redact them.",
 )
 
 
@@ -200,7 +201,7 @@ of_key = (
 
 @for_each("approved")
 def approve(these: Selection) -> Any:
-    """Approve messages. They are sent when their time comes."""
+    """Approve messages that wait for a person. They are sent when their time comes."""
     return these.approve(base.SHELL, clock.now())
 
 
@@ -228,7 +229,7 @@ DAYS = click.IntRange(0, 36_500)
 @click.option("--older-than", "days", metavar="DAYS", type=DAYS, required=True)
 @base.yes_option
 def purge(days: int, yes: bool) -> None:
-    """Delete messages that ended (sent, failed, blocked, …) and replies at least DAYS days ago.
+    """Delete messages that ended (sent, failed and others) and replies at least DAYS days ago.
 
     It asks before it deletes more than 100 messages.
     """

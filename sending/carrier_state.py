@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from operator import itemgetter
 from typing import Any, NamedTuple, Self
+from uuid import UUID
 
 from peewee import (
     SQL,
@@ -19,6 +20,7 @@ from peewee import (
     FloatField,
     IntegerField,
     TextField,
+    UUIDField,
     Value,
     fn,
 )
@@ -78,6 +80,7 @@ class CarrierState(Table):
     pause = FloatField(default=0)  # seconds
     # When the probe was claimed, the one text after the pause: its scheduler knows it by this
     tried_at = InstantField(PAST, null=True)
+    tried_by = UUIDField(null=True)  # the scheduler that claimed it
     taken_at = InstantField(PAST, null=True)  # when the carrier took a probe last
     silences = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     # When a log said last that receipts match nothing
@@ -119,7 +122,7 @@ class CarrierState(Table):
         cls.insert(name=name).on_conflict_ignore().execute()
 
     @classmethod
-    def date_back(cls, now: datetime) -> None:
+    def date_back(cls, now: datetime) -> int:
         """Have pauses begin now that began in the future, and SEND_RATE be used up to now."""
         instant = Value(cls.retry_at.db_value(now), converter=False)
         pause = {"paused_at": now, "retry_at": cls.retry_at - cls.paused_at + instant}
@@ -127,7 +130,7 @@ class CarrierState(Table):
         cls.update(pause).where(paused).execute()
         used = cls.update(rate_used_until=(now - EPOCH) // MICROSECOND)
         used.where(cls.rate_used_until > (now + SKEW - EPOCH) // MICROSECOND).execute()
-        super().date_back(now)
+        return super().date_back(now)
 
     @classmethod
     def is_behind(cls, now: datetime) -> bool:
@@ -162,22 +165,28 @@ class CarrierState(Table):
         trouble = cls.in_trouble(names) if names else ()
         return next((each for each in names if each not in trouble), None)
 
-    def permission(self, now: datetime, claim_timeout: int) -> Permission:
+    def permission(self, now: datetime, sender: UUID) -> Permission:
         """Return who may send now; PROBE to one caller after a pause, NONE to the others.
 
-        They wait for its answer no longer than `claim_timeout` seconds: its scheduler may be dead.
+        They wait for its answer, or until its scheduler is dead. `sender` has no probe in hand: one
+        of its own was claimed as the database failed.
         """
         if self.retry_at is None:
             return Permission.ALL
         if now < self.retry_at:
             return Permission.NONE
-        cls, dead = CarrierState, now - timedelta(seconds=claim_timeout)
-        free = cls.tried_at.is_null() | (cls.tried_at < dead)
+        cls = CarrierState
+        free = cls.tried_at.is_null() | (cls.tried_by == sender)
         mine = (cls.name == self.name) & (cls.retry_at <= now) & free
-        if not cls.update(tried_at=now).where(mine).execute():
+        if not cls.update(tried_at=now, tried_by=sender).where(mine).execute():
             return Permission.NONE
         self.tried_at = now
         return Permission.PROBE
+
+    @classmethod
+    def let_go(cls, sender: UUID) -> None:
+        """Let another text go first where a scheduler that has ended was to send it."""
+        cls.update(tried_at=None).where(cls.tried_by == sender).execute()
 
     @classmethod
     def use_rate(cls, name: str, before: int | None, after: int) -> bool:

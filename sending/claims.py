@@ -11,11 +11,13 @@ from datetime import datetime
 from functools import cache
 from itertools import product
 from random import sample
+from typing import NamedTuple
+from uuid import UUID
 
 from access.keys import ApiKey, ids_of
 from carriers.lanes import Lane, Routes, is_of_answers
 from database import db
-from messages.model import Message
+from messages.model import IS_SENDABLE, Message, Status
 from sending.carrier_state import known_to_others
 
 SENDABLE = "status IN ('queued') AND approved"
@@ -66,12 +68,21 @@ WHERE id {are_first} RETURNING *
 """Claim messages."""
 
 OF_EACH_KEY = """
-SELECT id FROM (
-    SELECT few.id, ROW_NUMBER() OVER (PARTITION BY few.key_id ORDER BY few.send_at, few.id) AS place
+SELECT {columns} FROM (
+    SELECT few.id, few.key_id, few.send_at,
+        ROW_NUMBER() OVER (PARTITION BY few.key_id ORDER BY few.send_at, few.id) AS place
     FROM {few}
 ) AS placed WHERE place <= ?
 """
 """Find some messages of each key over all of its lanes, its longest due first."""
+
+
+class Found(NamedTuple):
+    """A text that could be claimed, as it is stored: to read more of it may be what breaks."""
+
+    id: UUID
+    key_id: int
+    send_at: int
 
 
 def lanes(known: Collection[str] = ()) -> list[str]:
@@ -127,7 +138,11 @@ class Turns:
         self.urgent = {key for key, urgent in keys.items() if urgent}
 
     def claim(
-        self, limit: int, may_take: Callable[[Lane, str], bool], is_probe: bool = False
+        self,
+        limit: int,
+        may_take: Callable[[Lane, str], bool],
+        is_probe: bool = False,
+        take: Callable | None = None,
     ) -> list[Message]:
         """Take up to `limit` messages that may be sent, in a transaction, each key's share equal.
 
@@ -152,10 +167,15 @@ class Turns:
                     break
                 asked = {key: place for place, (_, key) in enumerate(pairs)}
                 share = room // len(asked)
-                more = _claim(pairs, share)
+                more = (take or _claim)(pairs, share)
                 claimed += sorted(more, key=lambda m: (asked[m.key_id], m.send_at, m.id))
                 self._note(pairs, Counter(message.key_id for message in more), share)
         return claimed
+
+    def find(self, limit: int, may_take: Callable[[Lane, str], bool], is_probe: bool) -> list[UUID]:
+        """Return the ids of messages that `claim` would take, or most of them."""
+        found = self.claim(limit, may_take, is_probe, _find)
+        return [*dict.fromkeys(each.id for each in found)]
 
     def put_back(self, messages: Collection[Message]) -> None:
         """Give the next turns to the keys of messages that were claimed, but could not go yet."""
@@ -201,10 +221,27 @@ def _keys_with_texts():
 
 
 def _claim(pairs, share):
+    sql = CLAIM.format(are_first=db.among(_of_each_key("id"))).replace("?", db.param)
+    return [*Message.raw(sql, json.dumps(pairs), share, share)]
+
+
+def claim_these(ids: Collection[UUID]) -> list[Message]:
+    """Take those of these messages that may still be sent, as `claim` does."""
+    claim = Message.update(status=Status.SENDING, claim_number=Message.claim_number + 1)
+    claim = claim.where(Message.id.in_([*ids]), IS_SENDABLE).returning(Message)
+    return [*claim.execute()]
+
+
+def _find(pairs, share):
+    found = _sql(_of_each_key("id, key_id, send_at"), json.dumps(pairs), share, share).fetchall()
+    return [Found(Message.id.python_value(id), *more) for id, *more in found]
+
+
+def _of_each_key(columns):
+    """Return the SQL of these columns of OF_EACH_KEY."""
     first = THE_FIRST.format(by_lane=db.by_index("message_lane"), lock=db.lock_unlocked)
     few = db.few_of_each(db.rows_of_pairs("pair"), "message", "id, key_id, send_at", first)
-    sql = CLAIM.format(are_first=db.among(OF_EACH_KEY.format(few=few))).replace("?", db.param)
-    return [*Message.raw(sql, json.dumps(pairs), share, share)]
+    return OF_EACH_KEY.format(few=few, columns=columns)
 
 
 def _sql(sql, *parameters):

@@ -23,13 +23,11 @@ class CarrierWatch:
         name: str,
         sends: Sends,
         rate: Rate | None,
-        claim_timeout: int,
         are_several: bool,
     ):
         self.name, self.sends, self.rate = name, sends, rate
         self.stop, self.clock = sends.stop, sends.clock
         self.are_several = are_several
-        self.claim_timeout = claim_timeout
         self.state = None  # the CarrierState, as last read
         self.probe = None  # when we claimed to send the one text that goes first after a pause
         self.asked = None  # the future of the question, before that, whether the carrier serves
@@ -58,7 +56,7 @@ class CarrierWatch:
         if under_way and state.retry_at:
             permission = Permission.NONE
         else:
-            permission = state.permission(now, self.claim_timeout)
+            permission = state.permission(now, self.sends.pulse.sender)
         if permission is Permission.PROBE:
             self.probe = state.tried_at
             if (state.trouble or self.is_replaced) and not self.ask():

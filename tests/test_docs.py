@@ -9,10 +9,12 @@ import shlex
 import shutil
 import socket
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from configparser import ConfigParser
 from contextlib import suppress
+from pathlib import Path
 
 import click
 import pytest
@@ -235,11 +237,11 @@ def stored_texts():
 
 
 def test_the_printed_backup_of_sqlite_is_private_and_can_be_restored(post, database_url, tmp_path):
-    if not shutil.which("sqlite3"):
-        pytest.skip("there is no sqlite3")
     assert database_url == f"sqlite:///{tmp_path}/messages.db"
     post(message="before")
-    typed(SQLITE_BACKUP)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environ = {"DATABASE_URL": database_url, "FLASK_APP": str(ROOT / "app.py")}
+    typed(SQLITE_BACKUP, PATH=path, **environ)
     post(message="after")
     assert (tmp_path / "messages.db-wal").exists()
     database.disconnect()

@@ -41,7 +41,8 @@ def form(request: Request) -> dict[str, str]:
 
 def send(carrier: Carrier, to: str = NUMBER, text: str = TEXT, valid_for: int = 3600) -> str | None:
     """Send a text as the scheduler does."""
-    return carrier.send(to, text, message_id=MESSAGE_ID, valid_for=valid_for)
+    with carrier.session():
+        return carrier.send(to, text, message_id=MESSAGE_ID, valid_for=valid_for)
 
 
 def refused(carrier: Carrier, to: str = NUMBER, text: str = TEXT) -> CarrierError:

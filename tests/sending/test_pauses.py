@@ -15,9 +15,10 @@ from running import wait_until
 from samples import HOUR, MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending.carrier_state import CarrierState
+from sending.heartbeats import Heartbeat
 from sending.sends import Answer, Send
 from several_carriers import NamedCarrier
-from stored_messages import decide_on, statuses, store, store_many
+from stored_messages import SENDER, decide_on, statuses, store, store_many
 
 pytestmark = on_both
 
@@ -162,8 +163,9 @@ def test_a_probe_that_was_claimed_by_a_clock_ahead_is_waited_for_as_any(run_pass
     store()
     long_ago = TUESDAY_NOON - HOUR
     probed_at = TUESDAY_NOON + HOUR
+    Heartbeat.create(sender=SENDER, beat_at=probed_at)
     CarrierState.update(
-        retry_at=long_ago, paused_at=long_ago, tried_at=probed_at, pause=1
+        retry_at=long_ago, paused_at=long_ago, tried_at=probed_at, tried_by=SENDER, pause=1
     ).execute()
     run_pass(TUESDAY_NOON)
     assert run_pass(TUESDAY_NOON + 5 * MINUTE + SECOND)["sent"] == 1

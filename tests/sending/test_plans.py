@@ -10,7 +10,7 @@ from carriers.ways import Way
 from database import clock, db
 from databases import on_both, on_sqlite
 from messages import doubts, receipts
-from messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY
+from messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
 from messages.model import Message, Status, has_status
 from query_plans import plans, reads_whole, steps
 from replies import inbound, inbox
@@ -135,6 +135,15 @@ def test_what_waits_in_other_lanes_is_not_even_passed_over(action, many):
 @pytest.mark.parametrize("action", [claims.lanes, claim_urgent_ones, claim_others])
 def test_no_statement_of_a_claim_reads_the_whole_table(action, many):
     assert not reads_whole(action)
+
+
+def test_what_a_scheduler_has_in_hand_is_found_by_one_lookup(many):
+    def held():
+        Attempt.held(stored_messages.SENDER, "fake")
+
+    (plan,) = plans(held)
+    assert not reads_whole(held)
+    assert any("attempt_sender" in line for line in plan)
 
 
 def test_what_is_in_hand_is_found_without_reading_all_texts_to_its_number(many):
