@@ -280,6 +280,17 @@ def test_a_failed_send_is_tried_again_after_1_5_and_25_minutes_or_as_the_setting
     assert {m.last_error for m in Message.select()} == {"out of order"}
 
 
+def test_a_text_is_late_since_it_should_have_gone_first_however_often_it_is_refused(
+    run_pass, carrier
+):
+    message, since = store(send_at=TUESDAY_NOON - MINUTE), TUESDAY_NOON - MINUTE
+    carrier.answers[message.to] = FOR_NOW
+    for minutes in (0, 2, 10):
+        run_pass(TUESDAY_NOON + minutes * MINUTE)
+        assert (again(message).due_since, again(message).status) == (since, Status.SCHEDULED)
+    assert again(message).attempts == 3
+
+
 def test_after_too_fast_the_refused_text_keeps_its_place(run_pass, carrier):
     numbers = [f"+1212555{n:04}" for n in range(5)]
     for n, number in enumerate(numbers):

@@ -210,6 +210,27 @@ def test_references_in_opposite_orders_are_no_deadlock(in_order, what):
     in_order(hear, "SM1", "SM2", closing(record, *arguments))
 
 
+def test_an_undo_beside_a_new_text_keeps_to_the_limit_of_their_number(in_order):
+    """Whoever is second waits for the first, and counts it."""
+    cancelled = held(Status.QUEUED, to=FIRST)
+    decide_on(cancelled).cancel("Ann", TUESDAY_NOON)
+    limit = parse_recipient_limit("1/24h")
+    undo = closing(decide_on(cancelled).undo_cancel, "Ann", TUESDAY_NOON, limit)
+    text = new_message(to=FIRST, created_at=TUESDAY_NOON)
+    store_text = partial(insert_all, requests(text, recipient_limit=limit))
+    assert not in_order(lambda act: act(), store_text, lambda: None, undo)
+    assert again(cancelled).status == Status.CANCELLED
+
+
+def test_a_text_that_is_read_again_is_read_as_another_leaves_it(in_order):
+    """A doubt that is being settled is none any more for who records an answer meanwhile."""
+    message = held(Status.QUEUED, carrier="fake", in_doubt=1)
+    stale = again(message)
+    read_again = locking(stale.read_again)
+    in_order(lambda act: act(), lambda: message.settle_doubts(FAKE, 1), lambda: None, read_again)
+    assert (stale.in_doubt, stale.lane) == (0, again(message).lane)
+
+
 # Passed over
 
 

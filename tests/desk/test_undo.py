@@ -8,6 +8,7 @@ from access.audit import Action, Audit
 from access.do_not_call import OptedOut
 from access.keys import ApiKey
 from access.limits import parse_recipient_limit
+from carriers import CarrierError
 from databases import on_both
 from desk_visitor import ask, signed_in
 from events.outbox import Event, EventAddress
@@ -83,6 +84,25 @@ def test_what_is_approved_stays_for_as_long_as_undo_is_shown(approver, run_pass,
     assert len(carrier.texts) == (seconds < 60)
     approver.open()
     assert not approver.page.buttons("Undo")
+
+
+def test_what_was_tried_before_its_approval_is_undone_is_not_late_any_more(
+    approver, run_pass, carrier, at
+):
+    """Nobody is told that it has waited, while it waits for a person again."""
+    message = ask()
+    before = columns(message)
+    approver.press("Approve", message, on="/desk/")
+    carrier.answers[message.to] = CarrierError("busy")
+    run_pass(TUESDAY_NOON + 10 * SECOND)
+    assert again(message).due_since == TUESDAY_NOON + 10 * SECOND
+    at(TUESDAY_NOON + 30 * SECOND)
+    approver.press("Undo")
+    tried = dict.fromkeys(("attempts", "claim_number"), 1)
+    tried |= {
+        name: getattr(again(message), name) for name in ("carrier", "last_error", "last_error_at")
+    }
+    assert columns(message) == before | tried
 
 
 def test_of_several_the_undo_is_of_those_that_are_still_here(approver, at):

@@ -228,11 +228,13 @@ def test_an_open_problem_hides_no_other_and_each_is_told_when_it_ends(look, peop
     assert due.to[1:] not in str(people.requests)
 
 
-def test_texts_under_way_are_among_those_that_wait(look):
+def test_texts_under_way_are_among_those_that_wait_and_those_of_paused_keys_are_not(look):
     CarrierState.record_pass(TUESDAY_NOON, {"twilio": []})
     store(send_at=TUESDAY_NOON - 3 * MINUTE)
     for _ in range(2):
         held(Status.SENDING, claimed_for="twilio")
+    store(key=key_named("paused"))
+    key_named("paused").pause(TUESDAY_NOON)
     (told,) = look(TUESDAY_NOON)
     assert told.startswith(
         "nothing was sent through twilio for 120 s though texts are due: 2 texts"

@@ -1,16 +1,18 @@
 """The promises about a message, whatever happens in whatever order.
 
-Hypothesis plays clients, testers, operators, recipients, the carrier, a clock that is set, and two
-schedulers over the real tables. A scheduler runs as a greenlet that stops before each use of the
-database, so the machine decides who goes on, who stands still and who dies. A run begins
-within a scene, where a few steps decide. Threads that talk to carriers go on by themselves. Every
-run can be repeated.
+Hypothesis plays clients, testers, operators, recipients, the carrier, a clock that is set, a
+database that fails, and two schedulers over the real tables. Schedulers, their threads and people
+run as greenlets, which stop before each statement or transaction and while they wait, so the
+machine decides who goes on, who stands still and who dies. A run begins within a scene, where a few
+steps decide. Every run can be repeated.
 """
 
 import dataclasses
+import math
 import sys
 from collections import Counter
 from concurrent.futures import Future
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from itertools import chain, count, repeat
@@ -29,6 +31,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from psycopg.pq import TransactionStatus
 
 import carriers
 import database
@@ -42,10 +45,11 @@ from carriers import Carrier, CarrierError, Receipt
 from carriers.lanes import TESTERS, Lane, Routes
 from carriers.ways import Way
 from databases import on_both, on_sqlite
-from messages import doubts, model, receipts
+from faulty_database import FaultyDatabase
+from messages import doubts, early_receipts, model, receipts, waiting
 from messages.attempts import Attempt
 from messages.decisions import UNDO_FOR_CERTAIN, Selection
-from messages.early_receipts import KEPT, EarlyReceipt
+from messages.early_receipts import EarlyReceipt
 from messages.model import ANSWER_WITHIN, FINISHED, TAKEN, Message, Status, first_id
 from recipients.hours import BusinessHours
 from recipients.quiet import QuietPlaces
@@ -56,13 +60,13 @@ from scheduler import Scheduler
 from sending import carrier_state, heartbeats, outcomes, retention, sender
 from sending.carrier_state import CarrierState, Permission
 from sending.claims import Turns
-from sending.heartbeats import WATCHED, Heartbeat, Pulse
+from sending.heartbeats import FRESH, WATCHED, Heartbeat, Pulse
 from sending.outcomes import MAY_HAVE_TAKEN_IT
 from sending.runtime import Clock, Ended, Runtime
 from sending.sender import Sender
 from sending.sends import SHORTEST, NotSent, Send, Sends
 from sending.watch import CarrierWatch
-from stored_messages import create, decide_on
+from stored_messages import create, key_named
 
 pytestmark = on_both
 
@@ -72,9 +76,11 @@ PAUSE = 30  # seconds that the carrier asks for with its "too fast"
 LATER = (0, 0, 0, 5, 10, 15, 30, 70, 70, 70, 400, 3600, 13 * 3600, 16 * 3600, 80 * 3600)  # seconds
 WAITS = 5  # seconds that pass while a scheduler waits
 SHOWN_AFTER = 9  # seconds after a text was taken, a carrier's list shows it
-LONGEST_PASS = 20_000  # steps
-BEGUN, GIVEN, HEARD, IDLE, END = "begun", "given", "heard", "idle", "end"
-MOMENTS = (BEGUN, GIVEN, GIVEN, HEARD, IDLE, 1, 2, 5, 9)  # or so many steps
+TAKES = 1  # seconds, a batch of many
+LONGEST_PASS = 100_000  # steps
+BEGUN, WAITING, GIVEN, HEARD, IDLE, END = "begun", "waiting", "given", "heard", "idle", "end"
+KEPT = "kept"
+MOMENTS = (BEGUN, WAITING, KEPT, GIVEN, GIVEN, HEARD, IDLE, 1, 2, 5, 9, 20, 45)  # or so many steps
 
 YES, LOST = "yes", "taken, and no answer"
 FATES = {  # whether the carrier takes it, and the flags of its no
@@ -91,7 +97,9 @@ FATES = {  # whether the carrier takes it, and the flags of its no
 FREE = ("too fast", "account", "unreached", "no answer", "taken, and no answer")
 
 
-MOVES = ["approve", "approve at the desk", "undo", "refuse", "cancel", "cancel", "retry"]
+MOVES = ["approve", "approve at the desk", "undo", "refuse", "cancel", "cancel", "bring back"]
+MOVES += ["retry"]
+PEOPLE = ("ann", "bob")
 
 
 @dataclasses.dataclass
@@ -131,6 +139,8 @@ class FakeCarrier(Carrier):
     def __init__(self, askable, name, list_of=None):
         self.can_be_asked, self.name, self.list_of = askable, name, list_of
         self.fates, self.health = repeat(YES), YES
+        self.burst = []  # receipts of others, which its session delivers
+        self.connects_in = 0  # seconds
 
     @property
     def way(self):
@@ -142,6 +152,13 @@ class FakeCarrier(Carrier):
 
     def send(self, to, text, *, message_id, valid_for):
         return self.machine.given(self, to, text, message_id, valid_for, next(self.fates))
+
+    @contextmanager
+    def session(self):
+        seconds, self.connects_in = self.connects_in, 0  # it stays
+        if seconds:
+            getcurrent().actor.wait(seconds)
+        yield
 
     def check(self):
         if self.health in ("unreached", "too fast"):
@@ -157,6 +174,11 @@ class FakeCarrier(Carrier):
         own = [copy for copy in self.machine.copies if copy.carrier.lists_with(self)]
         own = [copy for copy in own if copy.alike == (to, text) and since <= copy.at <= shown]
         return [copy.reference for copy in own]
+
+    def received(self):
+        some, self.burst = self.burst[:2], self.burst[2:]
+        self.machine.clock.instant += bool(some) * TAKES * SECOND
+        return some
 
     def lists_with(self, other):
         """Whether its texts are in the list of another."""
@@ -181,15 +203,73 @@ class MachineClock(Clock):
         return self.instant.timestamp()
 
     def sleep(self, seconds):
-        getcurrent().sender.waits = True
-        pause()
+        getcurrent().actor.wait(seconds)
 
 
-class PausingScheduler(Scheduler):
+class PausingDatabase(FaultyDatabase):
+    """A database before which actors pause outside transactions, and which fails schedulers."""
+
+    def open(self, cursor, *name):
+        actor = getattr(getcurrent(), "actor", None)
+        if actor is None or actor.is_aside:
+            return cursor(*name)
+        if not (actor.holds or is_in_transaction(database.db.connection())):
+            pause()
+            actor.resumed()
+        return super().open(cursor, *name) if actor.may_fail else cursor(*name)
+
+    def done(self):
+        """Let time pass before a scheduler hears that something is kept."""
+        actor = getcurrent().actor
+        if actor.hears_late and not is_in_transaction(database.db.connection()):
+            actor.waits_to_hear = True
+            pause()
+            actor.waits_to_hear = False
+
+
+def is_in_transaction(connection):
+    if database.db.product == "SQLite":
+        return connection.in_transaction
+    return connection.info.transaction_status != TransactionStatus.IDLE
+
+
+class Actor:
+    """Somebody who pauses before each use of the database."""
+
+    is_aside = False  # while the machine itself looks
+    holds = False  # no pause within what it does
+    hears_late = False
+    may_fail = False
+
+    def resumed(self):
+        """Go on after such a pause."""
+
+    @contextmanager
+    def aside(self):
+        """Let the machine look into the database."""
+        before, self.is_aside = self.is_aside, True
+        yield
+        self.is_aside = before
+
+
+class Person(Actor):
+    """Somebody who decides about a message."""
+
+    def __init__(self, decide):
+        self.decision = greenlet(decide)
+        self.decision.actor = self
+
+    def go_on(self):
+        self.decision.switch()
+        return not self.decision
+
+
+class PausingScheduler(Actor, Scheduler):
     """A scheduler that pauses before each use of the database, and while it waits."""
 
-    process, waits = None, False
+    process, waits, waits_to_hear, has_passed, may_fail = None, False, False, False, True
     looked = -1  # how many pauses there had been when it looked at the carrier's state last
+    pauses_seen = None  # the same since an action began
 
     def __init__(self, machine):
         self.machine, self.calls = machine, []
@@ -200,79 +280,151 @@ class PausingScheduler(Scheduler):
     def submit(self, action, *arguments):
         """Let the machine call what a thread would."""
         if arguments and isinstance(arguments[0], Send):
-            self.machine.judged(self, action, *arguments)
-            action = partial(self.machine.give, action)
-        self.calls.append(Call(action, arguments))
+            with self.aside():
+                self.machine.judged(self, action, *arguments)
+        self.calls.append(Call(self, action, arguments))
         return self.calls[-1].future
 
-    def retry(self, action, *arguments):
+    def resumed(self):
+        if self.pauses_seen is None:
+            self.pauses_seen = self.machine.pauses
+
+    def wait(self, seconds):
+        self.waits = True
         pause()
-        note = self.machine.watch(self, action, arguments)
-        result = super().retry(action, *arguments)
-        note()
-        self.machine.note_beats()
+
+    def retry(self, action, *arguments):
+        def begin():
+            pause()
+            self.pauses_seen = None
+            return action(*arguments)
+
+        with self.aside():
+            note = self.machine.watch(self, action, arguments)
+        self.holds = action.__name__ in ("claim", "note")
+        self.hears_late = action.__name__ in ("claim", "tend")
+        try:
+            result = super().retry(begin)
+        finally:
+            self.holds = self.hears_late = False
+        with self.aside():
+            note()
+            self.machine.note_beats()
         return result
+
+    def promote(self, now):
+        return self.taking(super().promote(now))
+
+    def expire(self, now):
+        return self.taking(super().expire(now))
+
+    def taking(self, is_any):
+        """Let a batch take time, while there are many."""
+        self.clock.instant += is_any * self.machine.are_many * TAKES * SECOND
+        return is_any
+
+    def go_on_until(self, until):
+        super().go_on_until(until)
+        if self.machine.every:
+            self.has_passed = True
+            pause()
 
     def sender_of(self, carrier):
         return next(each for each in self.senders if each.carrier is carrier)
 
-    def live(self):
-        """Make a single pass, or one that is to be repeated."""
-        if not self.machine.every:
-            self.run_pass()
-            return
-        end = self.clock.monotonic() + self.machine.every
-        self.run_pass(end)
-        self.go_on_until(end)
-        if self.stop.is_requested:
-            self.finish()
-            self.close()
-
     def go_on(self):
         """Run up to the next pause; begin a pass if none is under way."""
         if not self.process:
-            if self.stop.is_requested:  # that process has ended
+            if self.process is not None:  # it has ended
                 self.__init__(self.machine)
-            self.process = greenlet(self.live)
-            self.process.sender = self
-        self.waits = False
+            self.process = greenlet(partial(self.run, self.machine.every, lambda counts: None))
+            self.process.actor = self
+        self.waits = self.has_passed = False
         self.process.switch()
 
     def moments(self):
         """Make a pass, or go on with one, to its end; yield whatever happens."""
+        begun_at = self.clock.monotonic()
         for _ in range(LONGEST_PASS):
-            if self.waits and self.calls:
-                call = next((call for call in self.calls if not call.answer), self.calls[0])
+            now = self.clock.monotonic()
+            ready = [call for call in self.calls if call.answer or call.goes_on_at <= now]
+            if ready and (self.waits or now - ready[0].judged_at >= WAITS):
+                call = next((call for call in ready if not call.answer), ready[0])
                 if not call.answer:
                     yield BEGUN
                     if not call.answer:  # its thread has not gone on by itself
-                        call.reach()
-                    yield GIVEN
-                self.calls.remove(call)
-                call.end()
-                yield HEARD
+                        call.go_on()
+                    yield GIVEN if call.answer else WAITING
+                if call.answer:
+                    self.calls.remove(call)
+                    call.end()
+                    yield HEARD
             elif self.waits:
                 self.clock.instant += WAITS * SECOND
             self.go_on()
-            yield IDLE if self.waits else None
             if not self.process:
+                return
+            self.check_life(begun_at)
+            yield KEPT if self.waits_to_hear else IDLE if self.waits else None
+            if self.has_passed:
+                self.check_hands()
                 return
         raise AssertionError("a pass ends")
 
+    def check_hands(self):
+        """Check that what is open in its name is in its hands."""
+        answered = chain.from_iterable(each.recorder.unrecorded for each in self.senders)
+        sends = {each.send for each in answered} | {call.send for call in self.calls}
+        known = {each.message.id for each in sends if each}
+        if self.clock.monotonic() - self.machine.failed_at > FRESH:
+            open = {each.message_id for each in Attempt.in_hand(self.pulse.sender)}
+            assert open <= known, "what is open is in hand"
 
-class Call:
+    def check_life(self, begun_at):
+        """Check that it beats with texts in hand, and ends in time, while it is let run."""
+        begun_at = max(begun_at, self.machine.failed_at)
+        now = self.clock.monotonic()
+        is_alive = now - max(begun_at, self.pulse.beaten_at) <= FRESH
+        assert is_alive or not self.is_busy, "it beats"
+        assert now - max(begun_at, self.stop.by) <= FRESH, "it ends in time"
+
+
+class Call(Actor):
     """What a thread of a scheduler does: it begins when the machine says, and so it ends."""
 
-    def __init__(self, action, arguments):
+    is_aside = True
+
+    def __init__(self, scheduler, action, arguments):
+        self.scheduler, self.clock = scheduler, scheduler.clock
         self.action, self.arguments = action, arguments
+        self.send = next((each for each in arguments if isinstance(each, Send)), None)
         self.future, self.answer = Future(), None
+        self.thread, self.goes_on_at = None, 0
+        self.judged_at = self.clock.monotonic()
+
+    def go_on(self):
+        """Go on until it waits, or the carrier has it: what it answers is not known yet."""
+        if self.thread is None:
+            self.thread = greenlet(self.talk)
+            self.thread.actor = self
+        self.thread.switch()
 
     def reach(self):
-        """Let the carrier have it; what it answers is not known yet."""
+        """Go on until the carrier has it."""
+        while not self.answer:
+            left = max(0, self.goes_on_at - self.clock.monotonic())
+            self.clock.instant += left * SECOND
+            self.go_on()
+
+    def talk(self):
         try:
             self.answer = self.future.set_result, self.action(*self.arguments)
         except (CarrierError, NotSent, NotImplementedError) as error:
             self.answer = self.future.set_exception, error
+
+    def wait(self, seconds):
+        self.goes_on_at = self.clock.monotonic() + seconds
+        pause()
 
     def end(self):
         tell, answer = self.answer
@@ -284,7 +436,7 @@ class Calls(Ended):
 
     def gather(self, seconds):
         """Return them, after the machine has decided what happens meanwhile."""
-        getcurrent().sender.waits = self.empty() and seconds > 0
+        getcurrent().actor.waits = self.empty() and seconds > 0
         pause()
         return [self.get() for _ in range(self.qsize())]
 
@@ -306,6 +458,8 @@ SCENES = (
     *("outage", "jump_beside_living", "death_beside_long_pass", "doubts_are_retried", "help"),
     *("doubt_beside_equal", "life_after_death", "late_no", "late_thread", "cancelled_in_doubt"),
     *("send_date_at_night", "early_receipt", "late_in_list", "fast_clock"),
+    *("claim_unheard", "burst_of_receipts", "many_at_once", "rate", "second_thoughts"),
+    *("slow_connection", "claim_heard_late"),
 )
 
 
@@ -322,13 +476,15 @@ class Promises(RuleBasedStateMachine):
     fate = st.sampled_from([YES, YES, YES, LOST, LOST, "too fast", "too fast", *FATES])
     fates = st.lists(fate, min_size=1, max_size=2)
 
-    def __init__(self, settings, clock, simulator, askable, *others_askable, account=None):
+    def __init__(self, settings, clock, faulty, simulator, askable, *others_askable, account=None):
         super().__init__()
+        self.faulty, self.failed_at = faulty, -math.inf
+        faulty.fail_at(0)
         for table in reversed(models.TABLES):
             table.delete().execute()
         self.clock, clock.instant, clock.ahead = clock, TUESDAY_NOON, timedelta(0)
         ApiKey.issue("tester", None, self.now, role=Role.TESTER)
-        self.tester = ApiKey.named("tester").id
+        self.tester, self.key = ApiKey.named("tester").id, key_named("app").id
         self.common, self.hours = settings, BusinessHours.from_settings(settings)
         others = [FakeCarrier(each, "other", account) for each in others_askable]
         # In the order of preference
@@ -348,6 +504,11 @@ class Promises(RuleBasedStateMachine):
         self.begun = {}  # texts, and how many pauses their schedulers knew of
         self.beats = {}  # by the sender, how often it has beaten, and when last
         self.every = None  # seconds between passes; None for single ones
+        self.are_many, self.people, self.set_at = False, {}, -math.inf
+        self.restart()
+
+    def restart(self):
+        """Begin with new schedulers; those before are killed."""
         self.senders = [PausingScheduler(self) for _ in range(2)]
 
     @property
@@ -381,7 +542,7 @@ class Promises(RuleBasedStateMachine):
     def begin(self, scene, fate, every, **order):
         """Begin within a scene that chance alone would seldom come to."""
         getattr(self, scene)(fate)
-        self.every = every
+        self.every = self.every or every
         self.store(**order)
 
     @rule(**ORDERS)
@@ -418,29 +579,61 @@ class Promises(RuleBasedStateMachine):
         return self.hours.next_opening(recipient.clocks, self.now)
 
     @precondition(lambda self: self.orders)
-    @rule(which=which, move=st.sampled_from(MOVES))
-    def move(self, which, move):
-        """An operator moves one of the latest messages."""
+    @rule(who=either, which=which, move=st.sampled_from(MOVES), at_once=st.booleans())
+    def move(self, which, move, who=0, at_once=True):
+        """A person moves one of the latest messages, or hesitates meanwhile."""
         id = [*self.orders][-1 - which % len(self.orders)]
-        message, order = Message.get_by_id(id), self.orders[id]
+        name, pending = PEOPLE[who], self.people.pop(who, None)
+        while pending and not pending.go_on():
+            pass
+        person = Person(partial(self.decide, id, move, name))
+        while not person.go_on():
+            if not at_once:
+                self.people[who] = person
+                return
+
+    @precondition(lambda self: self.people)
+    @rule(who=either)
+    def go_on_deciding(self, who):
+        """Somebody takes the next step of what was begun."""
+        if who in self.people and self.people[who].go_on():
+            del self.people[who]
+
+    def decide(self, id, move, name):
+        """Decide on a message, and note what must be true from now on."""
+        these, order = Selection([id]), self.orders[id]
         if move == "retry":
-            if decide_on(message).retry(self.now, 3 * DAY):
+            getcurrent().actor.holds = True
+            before = Message.get_or_none(Message.id == id)
+            if these.retry(self.now, 3 * DAY):
                 order.cancelled, order.sends, order.copies, order.deaths = False, 0, 0, 0
-                order.not_before = max(self.now, message.send_date or self.now)
-                self.budget[order.to, order.text] += message.status == Status.UNDELIVERED
+                order.not_before = max(self.now, before.send_date or self.now)
+                self.budget[order.to, order.text] += before.status == Status.UNDELIVERED
                 self.tries[order.to, order.text] += 1
         elif move == "cancel":
-            order.cancelled |= bool(decide_on(message).cancel("shell", self.now))
+            order.cancelled |= bool(these.cancel(name, self.now))
+        elif move == "bring back":
+            order.cancelled &= not these.undo_cancel(name, self.now)
         elif move == "approve at the desk":
-            if decide_on(message).decide(True, "shell", self.now, self.now + UNDO_FOR_CERTAIN):
+            not_before = self.now + UNDO_FOR_CERTAIN
+            if these.decide(True, name, self.now, not_before):
                 order.approved, order.first = True, order.not_before
-                order.not_before = max(order.not_before, self.now + UNDO_FOR_CERTAIN)
+                order.not_before = max(order.not_before, not_before)
         elif move == "undo":
-            if decide_on(message).undo_approval("shell", self.now):
+            if these.undo_approval(name, self.now):
                 order.approved, order.not_before = False, order.first or order.not_before
-        elif decide_on(message).decide(move == "approve", "shell", self.now):
+        elif these.decide(move == "approve", name, self.now):
             order.approved |= move == "approve"
             order.cancelled |= move == "refuse"
+
+    @rule(of_tester=st.booleans(), on=st.sampled_from([True, False, False]))
+    def pause_key(self, of_tester, on):
+        """A key is paused or resumed."""
+        key = ApiKey.get_by_id(self.tester if of_tester else self.key)
+        if on:
+            key.pause(self.now)
+        else:
+            key.resume(self.now)
 
     @rule(
         which=which,
@@ -503,6 +696,7 @@ class Promises(RuleBasedStateMachine):
             if order.not_before <= self.now:
                 order.not_before += min(0, seconds) * SECOND
         self.clock.ahead += seconds * SECOND
+        self.set_at = self.clock.monotonic()
         self.first = None
         if seconds > 0:  # pauses end early
             self.paused_until -= seconds
@@ -539,14 +733,41 @@ class Promises(RuleBasedStateMachine):
         for each in self.carriers:
             each.fates, each.health = repeat(fate), fate
         for call in self.senders[which].calls:
-            if not call.answer:
-                call.reach()
+            call.reach()
+
+    @rule(number=st.integers(1, 80), times=st.sampled_from([1, 1, 5]), is_kept=st.booleans())
+    def fail(self, number, times=1, is_kept=False):
+        """A scheduler's statement fails, or was done and nobody hears so; so may the next ones."""
+        self.let_fail(lambda place, _: number <= place < number + times, is_kept)
+
+    def let_fail(self, which, is_kept):
+        """Let those of the schedulers' statements fail that are `which(number, words)`."""
+
+        def fails(number):
+            if not which(number, self.faulty.statement):
+                return False
+            self.failed_at = self.clock.monotonic()
+            return True
+
+        self.faulty.statements, self.faulty.fails, self.faulty.after = 0, fails, is_kept
+
+    @rule(seconds=st.sampled_from([0, 0, 15, 60]))
+    def connect_in(self, seconds):
+        """The next connection to each carrier takes so long."""
+        for each in self.carriers:
+            each.connects_in = seconds
+
+    @rule(which=which, count=st.sampled_from([2, 60]))
+    def receive(self, which, count):
+        """A carrier's session delivers receipts, which may be many; they are of texts of others."""
+        carrier, first = self.carriers[which % len(self.carriers)], next(self.serial)
+        carrier.burst += [Receipt(f"other {first} {each}", True) for each in range(count)]
 
     @rule()
     def turn(self):
         """All restart with another CARRIER_URL: the carriers have other places."""
         self.carriers.reverse()
-        self.senders = [PausingScheduler(self) for _ in range(2)]
+        self.restart()
 
     # Scenes to begin with: the first scheduler is 0, the second is 1
 
@@ -707,6 +928,70 @@ class Promises(RuleBasedStateMachine):
         self.make_pass(0, 400, [fate], GIVEN)
         self.go_on_talking(1, 0, fate)
 
+    def claim_unheard(self, fate):
+        """A claim is kept, and its scheduler does not hear so while it awaits another answer."""
+        self.every = 30
+        self.connect_in(15)
+        self.ask_for(1)
+        self.make_pass(0, 0, [fate], WAITING)
+        self.ask_for(1)
+        lost = []
+
+        def is_end_of_claim(_, words):
+            claims = words == "COMMIT" and getcurrent().actor.hears_late
+            if claims and not lost and Message.select().where(Message.claim_number > 0).count() > 1:
+                lost.append(words)
+                return True
+            return False
+
+        self.let_fail(is_end_of_claim, True)
+        self.make_pass(0, 0, [fate])
+
+    def claim_heard_late(self, fate):
+        """A scheduler's claim is kept; before it hears so, it is declared dead."""
+        self.ask_for(1)
+        while not Attempt.select().exists():
+            self.make_pass(0, 0, [fate], KEPT)
+        self.make_pass(1, 400, [fate], GIVEN)
+        self.make_pass(0, 0, [fate], 1)
+        self.go_on_talking(0, 0, fate)
+
+    def slow_connection(self, fate):
+        """While connections take long, a person decides otherwise, or a scheduler is to stop."""
+        self.connect_in(15)
+        self.ask_for(2)
+        self.make_pass(0, 0, [fate], WAITING)
+
+    def burst_of_receipts(self, fate):
+        """A carrier's session delivers many receipts while a text is under way."""
+        self.ask_for(1)
+        self.make_pass(0, 0, [fate], GIVEN)
+        self.receive(0, 60)
+
+    def many_at_once(self, fate):
+        """Many texts are due at once, and nobody has approved them."""
+        self.are_many = True
+        self.store(NUMBERS[0], 0, False, True, 60, 48)
+        self.ask_for(1)
+        self.make_pass(0, 0, [fate], GIVEN)
+        self.go_on(0, fate, 60)
+
+    def rate(self, fate):
+        """Each text waits for SEND_RATE."""
+        self.common = self.common._replace(send_rate=0.1)
+        self.restart()
+        self.ask_for(3)
+        self.make_pass(0, 0, [fate], WAITING)
+
+    def second_thoughts(self, fate):
+        """Two people decide at once about a text that waits for approval."""
+        self.store(NUMBERS[0], 2, False, True, None, 1)
+        self.move(0, "approve at the desk", 0)
+        self.move(0, "cancel", 1)
+        self.move(0, "bring back", 1, at_once=False)
+        self.move(0, "undo", 0, at_once=False)
+        self.go_on_deciding(1)
+
     def help(self, fate):
         """A recipient asks for help."""
         self.ask_for(1)
@@ -727,8 +1012,9 @@ class Promises(RuleBasedStateMachine):
         return lambda: None
 
     def looked(self, scheduler):
-        scheduler.looked = self.pauses
-        self.goes_first &= not CarrierState.get_by_id(self.carrier.name).trouble
+        if scheduler.pauses_seen is not None:  # it was not told to stop
+            scheduler.looked = scheduler.pauses_seen
+            self.goes_first &= not CarrierState.get_by_id(self.carrier.name).trouble
 
     def noted(self, answers, before):
         """Keep account of the pauses that answers begin and end."""
@@ -769,19 +1055,23 @@ class Promises(RuleBasedStateMachine):
 
     def take_over(self, take_over, dead, now):
         """Take over what a dead scheduler held: the living beat, and keep what they have."""
-        pause()
-        self.note_beats()
-        _, beaten_at = self.beats[dead.sender]
-        held = [each.message_id for each in Attempt.in_hand(dead.sender)]
+        scheduler = getcurrent().actor
+        with scheduler.aside():
+            self.note_beats()
+            _, beaten_at = self.beats[dead.sender]
+            held = [each.message_id for each in Attempt.in_hand(dead.sender)]
         count = take_over(dead, now)
-        if not Heartbeat.select().where(Heartbeat.sender == dead.sender).exists():
-            assert self.clock.monotonic() - beaten_at >= WATCHED, "it is taken over too soon"
-            for id in held:
-                self.orders[id].deaths += 1
+        with scheduler.aside():
+            if not Heartbeat.select().where(Heartbeat.sender == dead.sender).exists():
+                assert self.clock.monotonic() - beaten_at >= WATCHED, "it is taken over too soon"
+                for id in held:
+                    self.orders[id].deaths += 1
         return count
 
     def judged(self, scheduler, action, send):
-        """Check what a scheduler begins."""
+        """Check what a scheduler begins, unless it is too late for that."""
+        if not scheduler.pulse.is_fresh(send.sender):
+            return
         if action == scheduler.sender_of(self.carrier).sends.give:
             self.begun_in_pause(scheduler, send)
         message = send.message
@@ -789,26 +1079,28 @@ class Promises(RuleBasedStateMachine):
         assert order.approved
         assert order.not_before <= self.now
         assert not order.cancelled
+        assert not ApiKey.get_by_id(message.key_id).paused_at
         if order.answers_by:
             return
         assert not is_kept_off(order.to, message.check_dnc)
+        if self.clock.monotonic() - self.set_at <= FRESH:
+            return  # it was judged by another clock
         if not (message.send_date and self.now < message.send_date + HOUR):
             assert not self.next_opening(order.to)
         assert not self.hours.quiet_until(recipients.find(order.to).clocks, self.now)
 
-    def give(self, action, send):
-        """Have a thread give a text, which was claimed so many times."""
-        self.claim_number = send.message.claim_number
-        return action(send)
-
     def given(self, carrier, to, text, message_id, valid_for, fate):
         """Check what a carrier is given; return its reference, or raise its no."""
+        call = getcurrent().actor
+        assert not call.scheduler.stop.is_requested, "nothing goes after a stop"
+        assert self.clock.monotonic() - call.judged_at <= FRESH, "it was looked at just now"
+        claim_number = call.send.message.claim_number
         message = Message.get(Message.id == message_id)
         order = self.orders[message.id]
         assert carrier in self.carriers_for(order)
         attempts = [*Attempt.select().where(Attempt.message == message)]
         under_way = [(each.number, each.carrier) for each in attempts if each.result is None]
-        assert under_way == [(self.claim_number, carrier.name)], "it was taken over"
+        assert under_way == [(claim_number, carrier.name)], "it was taken over"
         unclear = [self.at(each.carrier) for each in attempts if each.result == "unclear"]
         assert not any(each.can_be_asked for each in unclear), "a doubt stays with its carrier"
         assert (order.to, order.text) == (to, text)
@@ -906,7 +1198,7 @@ class Promises(RuleBasedStateMachine):
     def note_reference(self, id, reference):
         if reference not in self.named and reference in self.said:
             _, at = self.said[reference]
-            if at and at < self.now - KEPT + HOUR:  # by a clock that is set
+            if at and at < self.now - early_receipts.KEPT + HOUR:  # by a clock that is set
                 self.said[reference] = None, None  # it may be forgotten
         if self.named.get(reference) not in self.orders:  # or an equal text's that is purged
             self.named[reference] = id
@@ -947,6 +1239,13 @@ class Promises(RuleBasedStateMachine):
         """Once the carrier is well and time passes, everything ends, and what is new is sent."""
         if sys.exc_info()[0]:
             return
+        self.faulty.fail_at(0)
+        self.connect_in(0)
+        for who in (*self.people,):
+            while who in self.people:
+                self.go_on_deciding(who)
+        for of_tester in (True, False):
+            self.pause_key(of_tester, False)
         self.clock.instant += (TUESDAY_NOON - self.now) % DAY
         self.store("+12125550177", 0, False, False, None, 1)
         new = [*self.orders][-1]
@@ -965,8 +1264,10 @@ class Promises(RuleBasedStateMachine):
 
     def idle(self, answer=YES):
         """While nothing waits, an outage ends once the carrier answers, if no texts began it."""
-        if CarrierState.get_by_id(self.carrier.name).by_texts:
+        state = CarrierState.get_or_none(CarrierState.name == self.carrier.name)
+        if state and state.by_texts:
             return
+        CarrierState.prepare(self.carrier.name)
         CarrierState.begin_pause(self.carrier.name, self.now, trouble="down", is_down=True)
         for which in (0, 1):
             self.make_pass(which, 70, [answer])
@@ -988,6 +1289,8 @@ often = hypothesis_settings(
 def hold_promises(settings, monkeypatch):
     """Play with a carrier that can be asked, or cannot: `hold_promises(True, often)`."""
     clock, simulator = MachineClock(), FakeCarrier(False, TESTERS)
+    faulty = PausingDatabase(monkeypatch)
+    monkeypatch.setattr(waiting, "FEW", 4)
     monkeypatch.setattr(database.clock, "now", clock.now)  # by which orders are stored
     monkeypatch.setattr(carriers, "connect", lambda *_, **__: simulator)
     settings = settings._replace(
@@ -1004,7 +1307,8 @@ def hold_promises(settings, monkeypatch):
         take_over = scheduling.take_over
 
         def machine():
-            promises = Promises(settings, clock, simulator, askable, *others, account=account)
+            players = clock, faulty, simulator
+            promises = Promises(settings, *players, askable, *others, account=account)
             watched = partial(promises.take_over, take_over)
             monkeypatch.setattr(scheduling, "take_over", watched)
             return promises
@@ -1058,7 +1362,7 @@ def test_the_promises_hold_for_long(hold_promises, askable):
 judge, claim = outcomes.judge, Turns.claim
 end_claim, retry = Message._end_claim, Selection.retry
 settle_doubts, begin, tend = Message.settle_doubts, Sends.begin, Scheduler.tend
-beat = Heartbeat.beat
+beat, note_beat, promote = Heartbeat.beat, Pulse.note_beat, PausingScheduler.promote
 
 
 def judge_without_quiet_hours(message, terms, *rest):
@@ -1116,6 +1420,31 @@ def ask_since_now(sends, send, *rest):
 def beat_though_dead(sender, now):
     beat(sender, now)
     return True
+
+
+def collect_all(scheduler):
+    while sum(sender.inbox.collect() for sender in scheduler.senders):
+        pass
+
+
+def do_all_chores(scheduler, now):
+    while promote(scheduler, now):
+        pass
+
+
+def look_before_the_connection(sends, send):
+    sends.stop.sleep(send.not_before - sends.clock.monotonic())
+    if sends.stop.is_requested or not sends.pulse.is_fresh(send.sender):
+        raise NotSent
+    message = send.message
+    with sends.carrier.session():
+        return sends.carrier.send(
+            message.to, message.message, message_id=str(message.id), valid_for=SHORTEST
+        )
+
+
+def beat_from_the_end(pulse, before):
+    note_beat(pulse, pulse.moment())
 
 
 def tend_at_first(scheduler):
@@ -1197,6 +1526,11 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "an answered question ends a pause": (True, CarrierState, "end_pause", end_pause_by_a_question),
     "all go after a pause": (False, CarrierState, "permission", let_all_go_first),
     "an outage never ends": (False, CarrierWatch, "end_unused_probe", only_end_probe),
+    "a receipt's burst without a beat": (False, Scheduler, "collect", collect_all),
+    "many are promoted without a beat": (False, PausingScheduler, "promote", do_all_chores),
+    "a claim unheard while busy": (False, Sender, "take_back_unheard", lambda _: False),
+    "the look before the connection": (False, Sends, "give", look_before_the_connection),
+    "a beat counts from its end": (False, Pulse, "note_beat", beat_from_the_end),
     "too fast ends no outage": (False, carrier_state, "changes_for_pause", leave_outage),
 }
 seeking = hypothesis_settings(often, max_examples=500, phases=[Phase.generate])

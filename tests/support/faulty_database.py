@@ -1,5 +1,7 @@
 """A database of which statements fail."""
 
+from functools import partial
+
 import peewee
 
 import database
@@ -10,10 +12,15 @@ class FaultyDatabase:
 
     def __init__(self, monkeypatch):
         self.statements, self.fails, self.after = 0, lambda number: False, False
+        self.statement = None  # the words of the last one
         cursor = database.db.obj.cursor
-        monkeypatch.setattr(
-            database.db.obj, "cursor", lambda *name: FaultyCursor(self, cursor(*name))
-        )
+        monkeypatch.setattr(database.db.obj, "cursor", partial(self.open, cursor))
+
+    def open(self, cursor, *name):
+        return FaultyCursor(self, cursor(*name))
+
+    def done(self):
+        """A statement is done, and nobody has heard so."""
 
     def fail_at(self, failing):
         """Let one statement from now on fail: the first, the second, ..., or none for 0."""
@@ -29,8 +36,10 @@ class FaultyCursor:
 
     def execute(self, *statement):
         self.database.statements += 1
+        self.database.statement = statement[0]
         fails = self.database.fails(self.database.statements)
         if not fails or self.database.after:
             self.cursor.execute(*statement)
+            self.database.done()
         if fails:
             raise peewee.OperationalError("the server closed the connection unexpectedly")
