@@ -116,8 +116,8 @@ class SmsGate(HttpCarrier):
                 number = opt_outs.national(str(number), self._region) or number
             at = _instant(payload.get("receivedAt"))
             return opt_outs.replies(str(number), text, at, ids) if isinstance(text, str) else []
-        message_id = payload.get("messageId") if event in EVENTS else None
-        return self._report(message_id, event, "", "", given=message_id) if message_id else []
+        message_id = payload.get("messageId")
+        return self._report(message_id, str(event), "", "", given=message_id)
 
     def is_named_in(self, request: Callback) -> bool:
         told = json.loads(request.body)

@@ -19,11 +19,6 @@ def sent(server):
     return json.loads(server.requests[-1].body)
 
 
-def give(carrier):
-    with carrier.session():
-        return send(carrier)
-
-
 def test_a_text_has_the_id_of_its_message_and_the_end_of_its_time(smsgate_server):
     before = datetime.now(UTC).replace(microsecond=0)
     assert send(connect(smsgate_server.url), valid_for=600) == MESSAGE_ID
@@ -55,7 +50,7 @@ def test_a_refusal_about_phones_is_one_of_the_account(smsgate_server):
 
 def test_the_webhooks_are_registered_before_the_first_text_once(smsgate_server):
     carrier = connect(smsgate_server.url, public_url=PUBLIC_URL, name="phone")
-    assert [give(carrier), give(carrier)] == [MESSAGE_ID] * 2
+    assert [send(carrier), send(carrier)] == [MESSAGE_ID] * 2
     base = f"{PUBLIC_URL}/carriers/phone"
     assert {hook["event"]: hook["url"] for hook in smsgate_server.hooks.values()} == {
         **dict.fromkeys(("sms:sent", "sms:delivered", "sms:failed"), f"{base}/status"),
@@ -63,7 +58,7 @@ def test_the_webhooks_are_registered_before_the_first_text_once(smsgate_server):
     }
     assert len(smsgate_server.hooks) == 4
     assert all(len(id) <= 36 for id in smsgate_server.hooks)
-    give(connect(smsgate_server.url, public_url=PUBLIC_URL, name="phone"))
+    send(connect(smsgate_server.url, public_url=PUBLIC_URL, name="phone"))
     assert len(smsgate_server.hooks) == 4
 
 
@@ -79,9 +74,9 @@ def test_a_text_goes_though_webhooks_cannot_be_registered_and_the_next_tries_aga
             "take",
             lambda request: answer if request.path.endswith("/webhooks") else take(request),
         )
-        assert give(carrier) == MESSAGE_ID
+        assert send(carrier) == MESSAGE_ID
     assert smsgate_server.hooks == {}
-    give(carrier)
+    send(carrier)
     assert len(smsgate_server.hooks) == 4
 
 
@@ -94,7 +89,7 @@ def test_without_https_or_key_no_webhook_is_registered(smsgate_server, has_key, 
     carrier = connect(url, public_url=public_url)
     assert words in carrier.warning
     assert not carrier.tells_receipts
-    give(carrier)
+    send(carrier)
     assert smsgate_server.hooks == {}
 
 
