@@ -11,7 +11,7 @@ from carriers import Carrier, CarrierError, News, OptOut, Reply, TooFast
 from carriers.lanes import Lane, Routes
 from database import all_but_broken, db, passed_over
 from messages import doubts, receipts
-from messages.attempts import DIED, Attempt, Result, was_refused
+from messages.attempts import Attempt, Result, was_refused
 from messages.model import WAITING, Message, Status
 from messages.waiting import SET_ASIDE, set_aside
 from replies import inbound, opt_outs
@@ -240,24 +240,29 @@ class Recorder:
             self.note(send, outcome.move, outcome.why)
 
     def record_refused(self, send: Send, error: CarrierError, now: datetime) -> None:
-        """Record that the carrier refused a text that it was given again: it has not taken it.
+        """Record that the carrier refused a text that it was given again.
 
-        If the try was counted when its answer was lost, it does not count again.
+        A no for good, or of the way, shows that it has not taken it. One for now shows nothing of
+        what was before: it uses a retry, and the doubt stays.
         """
         self.record_opt_out(send.message, error, now)
-        is_moved, copies = False, doubts.unclear_at(self.way, send.message.id)
+        is_moved = False
         with db.atomic():
             send.message.read_again()
-            refused = doubts.rule_out(send.message, self.way, now, Result.REFUSED, str(error))
-            message = send.message.settle_doubts(self.way, refused)
-            if copies and message and message.status in WAITING:
-                was_counted = refused and copies[-1].words != DIED
-                message.attempts = max(0, message.attempts - bool(was_counted))
+            if error.permanent or error.no_route:
+                refused = doubts.rule_out(send.message, self.way, now, Result.REFUSED, str(error))
+                message = send.message.settle_doubts(self.way, refused)
+            else:
+                message = Message.get_or_none(Message.id == send.message.id)
+            if message and message.status in WAITING:
                 send.message, others = message, bool(self.others(send))
                 outcome = outcomes.after_no(message, error, send.terms, send.is_probe, now, others)
-                changes = {"attempts": message.attempts + outcome.counted}
-                changes["lane"] = str(self.lane_after_no(send, error, outcome))
-                is_moved = message.settle(outcome, now, **changes)
+                tries = min(message.attempts + outcome.counted, message.max_retries + 1)
+                lane = message.lane
+                if error.no_route:
+                    lane = str(self.lane_after_no(send, error, outcome))
+                is_moved = message.settle(outcome, now, attempts=tries, lane=lane)
+                doubts.ask_again_at(message.id, self.way, outcome.send_at or now)
         if is_moved and outcome.status != Status.QUEUED:
             self.note(send, outcome.move, outcome.why)
 
