@@ -11,7 +11,7 @@ from carriers import Carrier, CarrierError, News, OptOut, Reply, TooFast
 from carriers.lanes import Lane, Routes
 from database import all_but_broken, db, passed_over
 from messages import doubts, receipts
-from messages.attempts import Attempt, Result, was_refused
+from messages.attempts import DIED, Attempt, Result, was_refused
 from messages.model import WAITING, Message, Status
 from messages.waiting import SET_ASIDE, set_aside
 from replies import inbound, opt_outs
@@ -246,20 +246,22 @@ class Recorder:
         what was before: it uses a retry, and the doubt stays.
         """
         self.record_opt_out(send.message, error, now)
-        is_moved = False
+        settles, is_moved = error.permanent or error.no_route, False
+        copies = doubts.unclear_at(self.way, send.message.id)
         with db.atomic():
             send.message.read_again()
-            if error.permanent or error.no_route:
+            if settles:
                 refused = doubts.rule_out(send.message, self.way, now, Result.REFUSED, str(error))
                 message = send.message.settle_doubts(self.way, refused)
             else:
                 message = Message.get_or_none(Message.id == send.message.id)
-            if message and message.status in WAITING:
+            if copies and message and message.status in WAITING:
                 send.message, others = message, bool(self.others(send))
                 outcome = outcomes.after_no(message, error, send.terms, send.is_probe, now, others)
                 tries = min(message.attempts + outcome.counted, message.max_retries + 1)
                 lane = message.lane
-                if error.no_route:
+                if settles:  # the try was counted when its answer was lost, unless by a death
+                    tries = message.attempts + any(each.words == DIED for each in copies)
                     lane = str(self.lane_after_no(send, error, outcome))
                 is_moved = message.settle(outcome, now, attempts=tries, lane=lane)
                 doubts.ask_again_at(message.id, self.way, outcome.send_at or now)
