@@ -72,12 +72,13 @@ def forget_ids(carrier: Way, before: datetime) -> int:
     ids = sorted({each.message_id for each in Attempt.select().where(old).limit(FEW)})
     for id in ids:
         with db.atomic():
-            message = db.lock_rows(Message.select().where(Message.id == id)).get()
-            forgotten = Attempt.update(ask_at=None).where(old, Attempt.message == id).execute()
-            lane = Lane.read(message.lane)
-            for _ in range(forgotten):
-                lane = lane.forgotten(carrier.name)
-            Message.update(lane=str(lane)).where(Message.id == id).execute()
+            this = Message.select().where(Message.id == id)
+            for message in db.lock_rows(this):
+                lane = Lane.read(message.lane)
+                forget = Attempt.update(ask_at=None).where(old, Attempt.message == id)
+                for _ in range(forget.execute()):
+                    lane = lane.forgotten(carrier.name)
+                Message.update(lane=str(lane)).where(Message.id == id).execute()
     return len(ids)
 
 

@@ -164,8 +164,9 @@ class Sender:
             elif (message.to, message.message) in under_way:  # a person has retried this one
                 doubts.ask_again_at(message.id, self.way, now + outcomes.PUT_OFF)
             elif copies := doubts.unclear_at(self.way, message.id):
-                is_listed = self.carrier.can_be_asked
-                send.since = copies[0].begun_at - (CLOCKS_DIFFER if is_listed else timedelta(0))
+                send.since = copies[0].begun_at
+                if self.carrier.can_be_asked:
+                    send.since -= CLOCKS_DIFFER
                 questions.append(send)
         if not self.carrier.keeps_ids:
             return questions
@@ -201,8 +202,8 @@ class Sender:
                         continue
                     if message.settle(outcome, now):
                         moves.append((send, outcome))
-                elif outcome and outcome.send_at:
-                    at = min(at, outcome.send_at)
+                elif outcome:
+                    at = min(at, outcome.send_at or at)
                 elif message.key_id not in paused and now - send.since < self.id_lasts:
                     again.append(send)
                     continue
