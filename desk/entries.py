@@ -124,6 +124,11 @@ class Entry:
         quiet, until, _ = hours.partition(" until ")
         return f"the end of {quiet}" if until else "business hours"
 
+    @property
+    def is_soon(self) -> bool:
+        """Whether the time of day and the hours until then tell when it is sent, without the day."""
+        return self.forecast[0] - self.now < timedelta(days=2)
+
     def local(self, at: datetime) -> str:
         """Write an instant in the recipient's local time; return "" if that is unknown."""
         if not self.recipient:

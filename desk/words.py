@@ -53,9 +53,10 @@ def time_of_day(at: datetime) -> str:
     return for_reader(written(at)).partition(",")[0]
 
 
-def date_and_time(at: datetime, now: datetime) -> str:
+def date_and_time(at: datetime, now: datetime, seconds: bool = False) -> str:
     """Write an instant in its own zone, with the year unless it is the current one."""
-    return for_reader(written(at)) + (f", {at.year}" if at.year != now.year else "")
+    words = for_reader(written(at)) + (f", {at.year}" if at.year != now.year else "")
+    return re.sub(r"(:\d\d)", rf"\1:{at:%S}", words, count=1) if seconds else words
 
 
 def ago(at: datetime, now: datetime) -> str:

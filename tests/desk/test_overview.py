@@ -28,8 +28,10 @@ def test_an_operator_sees_what_goes_out_and_what_became_of_the_last_day(operator
     store(status=Status.FAILED, finished_at=TUESDAY_NOON - 2 * HOUR)
     store(status=Status.FAILED, finished_at=TUESDAY_NOON - 25 * HOUR)
     text = operator.read()
-    assert "Next 24 hours: 6 texts ( 1 not approved). Busiest hour: 10:00 PM UTC , 4 texts." in text
-    assert "Last 24 hours: 1 delivered, 1 failed" in text
+    assert (
+        "Next 24 hours: 6 texts ( 1 not approved ). Busiest hour: 10:00 PM UTC , 4 texts." in text
+    )
+    assert "Last 24 hours: 1 delivered , 1 failed" in text
     images = [attrs for tag, attrs in operator.page.elements if tag == "svg"]
     assert [image["role"] for image in images] == ["img", "img"]
     heights = [float(a["height"]) for t, a in operator.page.elements if a.get("class") == "bar"]
@@ -38,9 +40,9 @@ def test_an_operator_sees_what_goes_out_and_what_became_of_the_last_day(operator
 
 def test_a_queued_text_goes_out_this_hour_once_it_is_approved(operator):
     asked = ask(status=Status.QUEUED, send_at=TUESDAY_NOON)
-    assert "Next 24 hours: 0 texts. Due once approved: 1 text." in operator.read()
+    assert "Next 24 hours: 0 texts . Due once approved: 1 text ." in operator.read()
     operator.press("Approve", asked)
-    assert "Next 24 hours: 1 text." in operator.page.text
+    assert "Next 24 hours: 1 text ." in operator.page.text
     assert "Due once approved" not in operator.page.text
 
 
