@@ -126,7 +126,7 @@ class Entry:
 
     @property
     def is_soon(self) -> bool:
-        """Whether the time of day and the hours until then tell when it is sent, without the day."""
+        """Whether the hours until it is sent tell on which day that is."""
         return self.forecast[0] - self.now < timedelta(days=2)
 
     def local(self, at: datetime) -> str:

@@ -130,7 +130,8 @@ class Selection:
         the `limit` of its recipient again, which must allow it. The next pass queues what is due,
         unless its number has joined the Do Not Call list.
         """
-        done, these = [], Message.select(Message, ApiKey).join(ApiKey)
+        needed = Message.id, Message.to, Message.created_at, ApiKey.role
+        done, these = [], Message.select(*needed).join(ApiKey)
         left = list(these.where(Message.id.in_([*self.left])).order_by(Message.id))
         while left:
             first = {message.to: message for message in reversed(left)}
@@ -149,7 +150,9 @@ class Selection:
         latest = Audit.latest(self.left, among, now - UNDO_WITHIN)
         done = []
         for undone in among:
-            these = Selection(id for id in self.left if latest.get(id, Action.CANCELLED) == undone)
+            these = Selection(i for i in self.left if latest.get(i, Action.CANCELLED) == undone)
+            if not these.left:
+                continue
             undo = partial(these._undo, undone, now, cancelled_by=None)
             mine = Message.cancelled_by == by
             ended = mine & (Message.finished_at > now - UNDO_WITHIN)

@@ -154,3 +154,20 @@ def test_texts_that_are_due_and_do_not_go_are_told_whatever_the_reason(approver,
     assert "Waits: texts are not going out" in approver.page.text
     held(Status.SENT, finished_at=TUESDAY_NOON + 3 * MINUTE)
     assert "Sends at once" in approver.read()
+
+
+def test_figures_lead_to_their_lists(operator, app):
+    ask()
+    store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + HOUR)
+    store(status=Status.FAILED, finished_at=TUESDAY_NOON - HOUR)
+    send = sender(app.test_client(), issue("a shop", role=Role.SENDER, limits=parse("1/min")))
+    accepted(send())
+    operator.open()
+    for query, row in (("status=scheduled", "scheduled"), ("status=failed", "failed")):
+        (link,) = (each for each in operator.page.links if each == f"/desk/messages?{query}")
+        assert row in operator.read(link)
+        operator.open()
+    assert "#list" in operator.page.links
+    assert operator.open("/desk/messages?key=a+shop").status_code == 200
+    operator.open()
+    assert "/desk/messages?key=a+shop" in operator.page.links
