@@ -336,7 +336,7 @@ def test_it_has_seconds_and_when_it_expires(operator):
     message = ask(first_send_at=at, send_at=at, expires_at=at + DAY)
     text = operator.read(f"/desk/messages/{message.id}")
     assert "Due 5:00:07 PM, Tuesday, Mar 3 UTC Expires 5:00:07 PM, Wednesday, Mar 4 UTC" in text
-    assert re.search(r"Requested by shop [\w ]+ · \d+:\d\d:\d\d [AP]M, ", text)
+    assert re.search(r"requested by shop [\w ]+ · \d+:\d\d:\d\d [AP]M, ", text)
 
 
 @pytest.mark.parametrize("moved", [timedelta(0), MILLISECOND, HOUR])
