@@ -15,7 +15,7 @@ from acceptance import AlreadyAnswered, NewMessage, Request, stored_before
 from access.do_not_call import OnDoNotCallList
 from access.keys import MAY_SEND, ApiKey, Role
 from access.limits import SECOND, LimitReached, TooManyParts
-from access.rules import end_of
+from access.rules import Rules, end_of
 from carriers.alphabets import count_parts
 from carriers.lanes import new_lane
 from database import clock, db, isoformat
@@ -57,12 +57,12 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
     rules = current_app.extensions["rules"].of(key.rules)
     order = schemas.load(value, now, settings.max_message_length, rules.hours)
     order["check_dnc"] |= rules.check_dnc == "always"
-    refuse(order, key, settings)
+    refuse(order, key, rules, settings)
 
     recipient, is_tester = order["to"], key.role == Role.TESTER
     hours = rules.hours(recipient)
     facts = hours.facts(recipient.clocks, now)
-    status, send_at = decide(order, facts, hours, now)
+    status, send_at = decide(order, hours, now)
     message = NewMessage(
         **order | {"to": recipient.e164, "country": recipient.country},
         status=status,
@@ -88,12 +88,13 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
     return answer
 
 
-def refuse(order: dict, key: ApiKey, settings: Settings) -> None:
+def refuse(order: dict, key: ApiKey, rules: Rules, settings: Settings) -> None:
     """Refuse a valid request to a number that nobody may text, or not with this key."""
-    recipient, allowed = order["to"], settings.allowed_countries
-    if allowed and recipient.country not in allowed:
+    recipient = order["to"]
+    if not rules.allow(recipient.country):
         country = recipients.country_name(recipient.country)
-        abort(403, f"Texts to this country are not allowed: {country}.")
+        of_key = " for this key" if key.countries else ""
+        abort(403, f"Texts to this country are not allowed{of_key}: {country}.")
     ways = [] if key.role == Role.TESTER else settings.ways  # without carriers, all texts wait
     if ways and not any(way.may_serve(recipient.country, key.name) for way in ways):
         country = recipients.country_name(recipient.country)
@@ -103,18 +104,15 @@ def refuse(order: dict, key: ApiKey, settings: Settings) -> None:
         abort(403, f"{recipient.costly} numbers cannot be texted.")
 
 
-def decide(
-    order: dict, facts: Facts, hours: BusinessHours, now: datetime
-) -> tuple[Status, datetime]:
+def decide(order: dict, hours: BusinessHours, now: datetime) -> tuple[Status, datetime]:
     """Return the status of a new message and when to send it, by the recipient's own clock."""
     if order["send_date"]:
         return Status.SCHEDULED, order["send_date"]
-    if facts.within_business_hours:
-        return Status.QUEUED, now
     try:
-        return Status.SCHEDULED, hours.next_opening(order["to"].clocks, now)
+        send_at = hours.opens_at(order["to"].clocks, now)
     except NeverOpens:
         abort(403, "This key's hours never open in the recipient's country.")
+    return (Status.QUEUED if send_at == now else Status.SCHEDULED), send_at
 
 
 def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:

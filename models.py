@@ -1,11 +1,11 @@
 """The service's tables, all of them: each is defined in the room that keeps it."""
 
 from access.audit import Audit
-from access.countries import KeyCountry
 from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply, OptedOut
 from access.keys import ApiKey
 from access.limits import KeyUse
 from access.sign_ins import SignIn
+from access.texted_countries import KeyCountry
 from events.outbox import Event, EventAddress
 from messages.attempts import Attempt
 from messages.model import Message

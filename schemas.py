@@ -92,30 +92,14 @@ class Text(StrictField):
 class FutureInstant(StrictField):
     """An ISO 8601 date-time later than now; loads to UTC, cut to milliseconds."""
 
-    # datetime.fromisoformat alone accepts a bare date and any separator, and reads a fraction of
-    # an hour or a minute as one of a second.
-    PATTERN = (
-        "^[0-9-]+(W[0-9]{2}-?[0-9])?"
-        "T[0-9]{2}(:?[0-5][0-9](:?[0-5][0-9]([.,][0-9]+)?)?)?"
-        "(Z|[+-][0-9]{2}(:?[0-5][0-9](:?[0-5][0-9]([.][0-9]+)?)?)?)?$"
-    )
-
     def parse(self, value: str) -> datetime:
         try:
-            if not re.fullmatch(self.PATTERN, value):
-                raise ValueError
-            instant = datetime.fromisoformat(value)
-        except ValueError:
-            raise ValidationError(
-                "must be an ISO 8601 date and time, like 2026-03-02T14:00:00Z"
-            ) from None
-        read_as = "" if instant.tzinfo else "; without an offset it was read as UTC"
-        try:
-            instant = instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
-        except OverflowError:
-            raise ValidationError("must have a UTC instant in the years 1 to 9999") from None
-        instant = instant.replace(microsecond=instant.microsecond // 1000 * 1000)
+            instant = read_instant(value)
+        except ValueError as problem:
+            raise ValidationError(str(problem)) from None
         if instant <= Context.get()["now"]:
+            has_offset = datetime.fromisoformat(value).tzinfo
+            read_as = "" if has_offset else "; without an offset it was read as UTC"
             raise ValidationError(f"must be in the future{read_as}")
         return instant
 
@@ -132,6 +116,33 @@ class TextMessageRequest(Schema):
 
     class Meta:
         unknown = RAISE
+
+
+# datetime.fromisoformat alone accepts a bare date and any separator, and reads a fraction of an
+# hour or a minute as one of a second.
+INSTANT = (
+    "^[0-9-]+(W[0-9]{2}-?[0-9])?"
+    "T[0-9]{2}(:?[0-5][0-9](:?[0-5][0-9]([.,][0-9]+)?)?)?"
+    "(Z|[+-][0-9]{2}(:?[0-5][0-9](:?[0-5][0-9]([.][0-9]+)?)?)?)?$"
+)
+
+
+def read_instant(text: str) -> datetime:
+    """Return the instant of an ISO 8601 date-time in UTC, which it is in by default.
+
+    It is cut to milliseconds. Raise ValueError, with words for people, if the text is none.
+    """
+    try:
+        if not re.fullmatch(INSTANT, text):
+            raise ValueError
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("must be an ISO 8601 date and time, like 2026-03-02T14:00:00Z") from None
+    try:
+        instant = instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
+    except OverflowError:
+        raise ValueError("must have a UTC instant in the years 1 to 9999") from None
+    return instant.replace(microsecond=instant.microsecond // 1000 * 1000)
 
 
 def parse(body: bytes) -> Any:

@@ -268,10 +268,7 @@ def _carriers(text):
 
 
 def _countries(text):
-    codes = frozenset(code.strip().upper() for code in text.split(",")) - {""}
-    if not codes or not all(re.fullmatch("[A-Z]{2,3}|001", code) for code in codes):
-        raise ValueError("must be a list of ISO 3166 codes, like US,CA,GB")
-    return codes
+    return frozenset(rules.country_codes(text))
 
 
 def _public_url(text):

@@ -13,9 +13,9 @@ from acceptance import decisions
 from acceptance.decisions import Decision, NewMessage, Request
 from acceptance.inserts import Inserts
 from access import do_not_call
-from access.countries import KeyCountry
 from access.keys import ApiKey
 from access.limits import KeyUse, lock_numbers
+from access.texted_countries import KeyCountry
 from database import db
 from messages.model import Message, accepted_to
 

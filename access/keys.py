@@ -50,6 +50,7 @@ class ApiKey(Table):
     check_dnc = TextField(null=True)
     expire_after = TextField(null=True)
     urgent = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
+    countries = TextField(null=True)
 
     @classmethod
     def issue(

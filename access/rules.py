@@ -4,11 +4,14 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Self
 
+import recipients
 from recipients import Recipient, weeks
 from recipients.hours import BusinessHours
 from recipients.quiet import KEY, QuietHours, QuietPlaces
 
 NONE = "none"
+ALL = "all"
+"""A key's countries if its texts may go to every country, whatever ALLOWED_COUNTRIES says."""
 CHECKS = ("always", "opted-out", "asked")
 """Which numbers on the Do Not Call list get no text: all, those that opted out, or as asked."""
 UNITS = {"m": "minutes", "h": "hours", "d": "days"}
@@ -24,6 +27,7 @@ class KeyRules(NamedTuple):
     check_dnc: str | None = None  # one of CHECKS
     expire_after: str | None = None
     urgent: bool = False
+    countries: str | None = None  # "US,CA", or ALL
 
     def lifetime(self, setting: timedelta) -> timedelta:
         """Return how long after its first scheduled time a message may still be sent."""
@@ -55,7 +59,24 @@ def read(name: str, text: str) -> str:
         weeks.quiet_hours(text)
     if name == "expire_after":
         duration(text)
+    if name == "countries" and text != ALL:
+        codes = country_codes(text)
+        if unknown := recipients.unknown_countries(codes):
+            raise ValueError(f"no country with telephone numbers has the ISO 3166 code {unknown}")
+        text = ",".join(codes)
     return text
+
+
+def country_codes(text: str) -> list[str]:
+    """Return the codes of countries (ISO 3166, or 001) that a text lists, each once.
+
+    Raise ValueError if it is no such list; whether there are such countries is not checked.
+    """
+    codes = [code.strip().upper() for code in text.split(",")]
+    codes = [code for code in dict.fromkeys(codes) if code]
+    if not codes or not all(re.fullmatch("[A-Z]{2,3}|001", code) for code in codes):
+        raise ValueError("must be a list of ISO 3166 codes, like US,CA,GB")
+    return codes
 
 
 def duration(text: str) -> timedelta:
@@ -79,6 +100,7 @@ class Rules(NamedTuple):
     check_dnc: str  # one of CHECKS, whatever the request says
     expire_after: timedelta
     urgent: bool = False  # sent before those of keys that are not
+    allowed_countries: frozenset[str] | None = None  # ISO 3166; None: all
 
     @classmethod
     def from_settings(cls, settings: Any) -> Self:
@@ -88,6 +110,7 @@ class Rules(NamedTuple):
             QuietPlaces.from_settings(settings),
             settings.check_dnc,
             settings.expire_after,
+            allowed_countries=settings.allowed_countries,
         )
 
     def of(self, own: KeyRules) -> Self:
@@ -99,12 +122,16 @@ class Rules(NamedTuple):
         if own.quiet_hours:
             windows = None if own.quiet_hours == NONE else weeks.quiet_hours(own.quiet_hours)
             quiet = QuietPlaces(windows and QuietHours.of(windows, KEY))
+        allowed = self.allowed_countries
+        if own.countries:
+            allowed = None if own.countries == ALL else frozenset(country_codes(own.countries))
         return Rules(
             opening,
             quiet,
             own.check_dnc or self.check_dnc,
             own.lifetime(self.expire_after),
             own.urgent,
+            allowed,
         )
 
     def keeps_off(self, check_dnc: bool, opted_out: bool) -> bool:
@@ -113,6 +140,10 @@ class Rules(NamedTuple):
         `check_dnc` says whether its request asked for that.
         """
         return check_dnc or self.check_dnc == "always" or (self.check_dnc != "asked" and opted_out)
+
+    def allow(self, country: str) -> bool:
+        """Return whether texts may go to a country."""
+        return self.allowed_countries is None or country in self.allowed_countries
 
     def hours(self, recipient: Recipient) -> BusinessHours:
         """Return the business hours of a recipient, with the quiet hours that hold for it."""

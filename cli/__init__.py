@@ -8,7 +8,7 @@ from flask.cli import AppGroup
 COMMANDS = {
     **dict.fromkeys(("db", "carriers", "stats", "check", "version"), "cli.service"),
     **{name: f"cli.{name}" for name in ("keys", "dnc", "messages", "replies", "events", "notify")},
-    **{name: f"cli.{name}" for name in ("usage", "audit")},
+    **{name: f"cli.{name}" for name in ("hours", "usage", "audit")},
 }
 """Where each command is; only the one that runs is imported, as all of them take 0.2 s."""
 

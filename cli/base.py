@@ -152,20 +152,25 @@ def region(value: str) -> str:
     return value.upper()
 
 
-def number(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
+def number(
+    ctx: click.Context,
+    parameter: click.Parameter,
+    value: Any,
+    read: Callable[[str, str | None], str] = read_number,
+) -> Any:
     """Read a phone number, or several, as people write it in --region or with a plus sign."""
     region = ctx.params.pop("region", None)  # eager, so it was read before
 
-    def read(text):
+    def read_one(text):
         try:
-            return read_number(text, region)
+            return read(text, region)
         except recipients.InvalidNumber as error:
             hint = "" if region or text.startswith("+") else "; --region accepts national numbers"
             raise click.BadParameter(f"{text!r}: {error}{hint}") from None
 
     if isinstance(value, tuple):
-        return {*map(read, value)}
-    return value if value is None else read(value)
+        return {*map(read_one, value)}
+    return value if value is None else read_one(value)
 
 
 region_option = click.option(

@@ -55,6 +55,9 @@ rule_options = base.options(
     click.option(
         "--urgent/--not-urgent", default=None, help="Send its texts before other keys' texts."
     ),
+    click.option(
+        "--countries", metavar="US,CA|all", help="Override ALLOWED_COUNTRIES, or allow all."
+    ),
 )
 
 
@@ -119,6 +122,18 @@ def create(
     base.say(secret)
     if role == Role.APPROVER and not group:
         base.say(f"{name} sees no messages: an approver sees only those of its --group", err=True)
+    if role == Role.SENDER and is_unbounded(limits, own):
+        base.say(
+            f"{name}: if this key leaks, anybody can send any number of texts to any country; "
+            "--limit and --countries bound that",
+            err=True,
+        )
+
+
+def is_unbounded(limits: tuple[Limit, ...], own: KeyRules) -> bool:
+    """Return whether a key with these limits and rules may send without end, and anywhere."""
+    allowed = current_app.extensions["rules"].of(own).allowed_countries
+    return allowed is None and not (limits or current_app.config["SETTINGS"].key_limits)
 
 
 @keys.command()

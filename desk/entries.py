@@ -61,6 +61,11 @@ class Entry:
         return recipients.location(self.recipient) if self.recipient else ""
 
     @property
+    def place(self) -> str:
+        """The recipient's place, without its country."""
+        return self.location.partition(",")[0]
+
+    @property
     def parts(self) -> str:
         """How many parts the text has."""
         return counted(self.message.parts, "part")
@@ -116,13 +121,23 @@ class Entry:
         return outcomes.leaves_at(self.message, self.recipient, self.rules, self.now)
 
     @property
-    def waits_for(self) -> str | None:
-        """What it waits for, in words, if its recipient's hours keep it."""
-        _, hours = self.forecast
-        if hours is None:
+    def is_refused(self) -> bool:
+        """Whether it will not be sent, because texts to its country are not allowed any more."""
+        return not (self.message.answers or self.rules.allow(self.message.country))
+
+    @property
+    def waits_until(self) -> str | None:
+        """Until when and why its recipient's hours keep it, in words; None if they do not.
+
+        Within a day without the date: "9:00 AM in Dallas: quiet hours of Texas".
+        """
+        leaves_at, why = self.forecast
+        if why is None:
             return None
-        quiet, until, _ = hours.partition(" until ")
-        return f"the end of {quiet}" if until else "business hours"
+        there = self.local(leaves_at)
+        if leaves_at - self.now < timedelta(days=1):
+            there, _, _ = there.partition(",")
+        return f"{there} in {self.place}: {why}"
 
     @property
     def is_soon(self) -> bool:

@@ -27,7 +27,8 @@ CREATE TABLE api_key (
     quiet_hours TEXT,
     check_dnc TEXT,
     expire_after TEXT,
-    urgent BOOLEAN NOT NULL DEFAULT false
+    urgent BOOLEAN NOT NULL DEFAULT false,
+    countries TEXT
 );
 CREATE UNIQUE INDEX api_key_digest ON api_key (digest);
 CREATE INDEX api_key_old_digest ON api_key (old_digest);

@@ -16,11 +16,9 @@ from settings import Settings
 
 def start(settings: Settings) -> None:
     """End the process, with a line for each problem, if settings do not fit the known countries."""
-    known = {*recipients.REGIONS, recipients.NO_COUNTRY}
-    if unknown := sorted((settings.allowed_countries or frozenset()) - known):
+    if unknown := recipients.unknown_countries(settings.allowed_countries or ()):
         environment.exit_with(
-            "ALLOWED_COUNTRIES: no country with telephone numbers has the ISO 3166 code "
-            f"{', '.join(code + recipients.hint(code) for code in unknown)}"
+            f"ALLOWED_COUNTRIES: no country with telephone numbers has the ISO 3166 code {unknown}"
         )
 
 

@@ -19,8 +19,8 @@ from peewee import SQL, IntegerField, TextField
 
 import database
 import recipients
-from access.countries import KeyCountry
 from access.limits import SECOND
+from access.texted_countries import KeyCountry
 from database import EPOCH, PAST, InstantField, Table, clock, isoformat
 from events.outbox import Event
 from monitoring import health

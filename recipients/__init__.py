@@ -12,6 +12,7 @@ import sys
 import zoneinfo
 from array import array
 from bisect import bisect
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import cache, lru_cache
 from importlib import resources
@@ -36,6 +37,8 @@ NO_COUNTRY = phonenumbers.REGION_CODE_FOR_NON_GEO_ENTITY  # "001"
 COSTLY = {PhoneNumberType.PREMIUM_RATE: "Premium-rate", PhoneNumberType.PERSONAL_NUMBER: "Personal"}
 SATELLITE = (870, 878, 881, 882, 883, 888)
 """The country codes of satellites and of global networks (ITU-T E.164.1)."""
+
+CLOSED = "outside business hours"
 
 # Regions without a code of their own in IANA's zone.tab: the zone they follow and their main town
 _UNLISTED = {
@@ -218,10 +221,21 @@ def why_until(recipient: Recipient, hours: BusinessHours, until: datetime) -> st
 
     Its time is the recipient's: "quiet hours of Texas until 12:00 PM, Sunday, ...".
     """
-    before, local = until - timedelta(minutes=1), local_time(recipient, until)
+    why, local = what_keeps(recipient, hours, until), local_time(recipient, until)
+    if why == CLOSED:
+        return f"business hours from {local}"
+    return why and f"{why} until {local}"
+
+
+def what_keeps(recipient: Recipient, hours: BusinessHours, until: datetime) -> str | None:
+    """Return what keeps a text from leaving until an instant, like "quiet hours of Texas".
+
+    CLOSED if it is only that business hours begin then; None if nothing does.
+    """
+    before = until - timedelta(minutes=1)
     if silence := hours.silence(recipient.clocks, before):
-        return f"{quiet_name(silence.hours, recipient)} until {local}"
-    return None if hours.is_open(recipient.clocks, before) else f"business hours from {local}"
+        return quiet_name(silence.hours, recipient)
+    return None if hours.is_open(recipient.clocks, before) else CLOSED
 
 
 # Names
@@ -254,6 +268,12 @@ def quiet_name(hours: QuietHours, recipient: Recipient) -> str:
 def is_place(place: str) -> bool:
     """Return whether a code is that of a country with telephone numbers, or of a state of one."""
     return place in REGIONS or place in (NO_COUNTRY, *quiet.state_names())
+
+
+def unknown_countries(codes: Iterable[str]) -> str:
+    """Return the codes that no country with telephone numbers has, in words, each with a hint."""
+    unknown = sorted({*codes} - {*REGIONS, NO_COUNTRY})
+    return ", ".join(code + hint(code) for code in unknown)
 
 
 def hint(code: str) -> str:

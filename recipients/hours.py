@@ -14,6 +14,7 @@ from recipients.quiet import QuietHours
 from recipients.weeks import Week, Window, week
 
 HORIZON = 60  # days; holidays never fall on the same weekday more than three weeks in a row
+YEAR = 366  # days
 EVERYBODY, LIKELY = 100_000, 1_000  # shares of a country's people: all, and one in a hundred
 _DAY, _MINUTE = timedelta(days=1), timedelta(minutes=1)
 
@@ -114,6 +115,30 @@ class BusinessHours(NamedTuple):
             if silence := self._silence_at(clocks.country, local):
                 return silence
         return None
+
+    def next_silence(self, clocks: Clocks, at: datetime) -> Silence | None:
+        """Return which quiet hours hold at an instant, or begin next; None if none ever do."""
+        if silence := self.silence(clocks, at):
+            return silence
+        try:  # a holiday may be the only one
+            begins = self._first(clocks, at, lambda later: self.silence(clocks, later), within=YEAR)
+        except (NeverOpens, OverflowError):
+            return None
+        return self.silence(clocks, begins)
+
+    def zones(self, clocks: Clocks, at: datetime) -> list[ZoneInfo]:
+        """Return the first zone of each clock that counts at an instant, the main one first."""
+        of_clocks = {}
+        for zone in clocks.zones:
+            of_clocks.setdefault(at.astimezone(zone).utcoffset(), zone)
+        return [of_clocks[local.utcoffset()] for local in self._counting(clocks, at)]
+
+    def opens_at(self, clocks: Clocks, now: datetime) -> datetime:
+        """Return the first instant from now on at which it is business hours, in UTC.
+
+        Raise NeverOpens if they do not begin within HORIZON days.
+        """
+        return now if self.is_open(clocks, now) else self.next_opening(clocks, now)
 
     def next_opening(self, clocks: Clocks, now: datetime) -> datetime:
         """Return the first instant after now, in UTC, at which business hours begin.

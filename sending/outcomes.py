@@ -91,6 +91,9 @@ def judge(
         return Outcome(Status.FAILED, _perhaps_taken(words, True))
     if message.answers:
         return _kept_back(message, Status.FAILED) if message.in_doubt else None
+    if not terms.key.allow(message.country):
+        words = f"texts to {recipients.country_name(message.country)} are not allowed"
+        return Outcome(Status.FAILED, _perhaps_taken(words, message.in_doubt))
     try:
         held = _held(message, terms.key, now)
     except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
@@ -155,7 +158,7 @@ def leaves_at(
         if until is None and (due == now or message.obeys_send_date(due)):
             return due, None
         at = until or due
-        return at, recipients.why_until(recipient, hours, at)
+        return at, recipients.what_keeps(recipient, hours, at)
     except (OverflowError, NeverOpens):  # in the year 10000, or never
         return due, None
 
@@ -173,11 +176,14 @@ def waits_for(message: Message, rules: Rules, now: datetime) -> str | None:
     if message.key.paused_at:
         return "its key, which is paused"
     try:
-        at, why = leaves_at(message, recipients.find(message.to), rules, now)
+        recipient = recipients.find(message.to)
+        at, why = leaves_at(message, recipient, rules, now)
     except recipients.InvalidNumber:
         at, why = message.send_at, None
-    if why or at <= now:
-        return why or "the carrier"
+    if why:
+        return recipients.why_until(recipient, rules.hours(recipient), at)
+    if at <= now:
+        return "the carrier"
     if message.obeys_send_date(at):
         return "its send_date"
     return "another attempt" if message.attempts else "its time"

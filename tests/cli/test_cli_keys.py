@@ -1,12 +1,14 @@
 """flask keys: creating, listing, rotating and revoking."""
 
 import json
+import re
 import shlex
 
 import pytest
 
 from access.audit import Audit
 from access.keys import ApiKey
+from access.limits import parse
 from database import clock, db
 from events.outbox import EventAddress
 from samples import DAY, HOUR, TUESDAY_NOON
@@ -32,7 +34,7 @@ def cell(run):
 def test_a_key_is_created_listed_and_revoked(name, session, run):
     word = shlex.quote(name)
     session(f"""
-        $ flask keys create --group {word} -- {word}
+        $ flask keys create --group {word} --limit 9/s -- {word}
         tms_
     """)
     listed = run("keys", "list").splitlines()[1]
@@ -58,14 +60,14 @@ def test_a_name_that_cannot_be_shown_is_refused(command, name, refused):
 
 def test_a_name_is_taken_until_its_key_is_revoked(session):
     session("""
-        $ flask keys create app
+        $ flask keys create app --limit 9/s
         tms_
         $ flask keys create app --events https://example.com/
         Error: a key named 'app' exists already
         [1]
         $ flask keys revoke app
         app: revoked
-        $ flask keys create app
+        $ flask keys create app --limit 9/s
         tms_
     """)
     first, second = ApiKey.select().order_by(ApiKey.id)
@@ -147,6 +149,36 @@ def test_an_approver_without_a_group_is_told_that_it_sees_nothing(session):
         $ flask keys create olga --role operator
         tms_
     """)
+
+
+ANYWHERE = (
+    "app: if this key leaks, anybody can send any number of texts to any country; --limit and "
+    "--countries bound that\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "changes", "is_told"),
+    [
+        ((), {}, True),
+        (("--countries", "all", "--urgent"), {}, True),
+        (("--countries", "all"), {"allowed_countries": frozenset({"US"})}, True),
+        (("--countries", "default"), {"allowed_countries": frozenset({"US"})}, False),
+        (("--countries", "US"), {}, False),
+        (("--limit", "5/d"), {}, False),
+        (("--countries", "all", "--limit", "5p/mo"), {}, False),
+        ((), {"key_limits": parse("5/d")}, False),
+        ((), {"allowed_countries": frozenset({"US"})}, False),
+        (("--role", "tester"), {}, False),  # its texts go nowhere
+        (("--role", "operator"), {}, False),
+        (("--role", "approver", "--group", "a"), {}, False),
+    ],
+)
+def test_who_creates_a_key_without_bounds_is_told_so_beside_it(flask_with, words, changes, is_told):
+    result = flask_with(**changes)("keys", "create", "app", *words)
+    assert result.exit_code == 0
+    assert re.fullmatch(r"tms_\S+\n", result.stdout)
+    assert result.stderr == (ANYWHERE if is_told else "")
 
 
 @pytest.fixture

@@ -13,7 +13,10 @@ FORMS = {
     "quiet-hours": "sun-fri 21:00-09:00, sat 21:00-12:00, holidays 00:00-24:00",
     "check-dnc": "always",
     "expire-after": "10m",
+    "countries": "US,CA",
 }
+NO_SUCH = "no country with telephone numbers has the ISO 3166 code"
+UNKNOWN = {"US,UK": "UK (did you mean GB?)", "xx,aq,us": "AQ, XX", "US,all": "ALL"}
 DEFAULTS = dict.fromkeys(FORMS, "default") | {"urgent": "no"}
 
 
@@ -68,6 +71,7 @@ def test_a_rule_is_kept_as_it_is_meant(app_key, session):
         check-dnc: default
         expire-after: default
         urgent: no
+        countries: default
     """)
 
 
@@ -80,6 +84,11 @@ def test_a_rule_is_kept_as_it_is_meant(app_key, session):
         ("quiet-hours", "sun", "quiet-hours: entry 1 must have a space and hours after the days"),
         ("check-dnc", "yes", "check-dnc: must be one of always, opted-out, asked"),
         ("expire-after", "0m", "expire-after: must be minutes, hours or days, like 30m, 72h or"),
+        *(
+            ("countries", text, "countries: must be a list of ISO 3166 codes, like US,CA,GB")
+            for text in ("", ",", "US CA", "+1", "ＵＳ", "U", "none")
+        ),
+        *(("countries", text, f"countries: {NO_SUCH} {code}") for text, code in UNKNOWN.items()),
         ("expire-after", "\0", "expire-after: must be minutes, hours or days, like 30m, 72h or"),
         ("hours", "\ud800", "hours: must be an opening and a closing time, like 09:00-17:00"),
     ],
@@ -93,6 +102,21 @@ def test_a_rule_that_cannot_be_used_changes_nothing_and_names_key_and_mistake(
     assert line.startswith(f"Error: the key 'app': {problem}")
     kept = ApiKey.get_or_none()
     assert kept is None if command == "create" else kept.rules == ApiKey().rules
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (" us, ca,,US ", "US,CA"),
+        ("CA", "CA"),
+        ("001", "001"),
+        (" ALL ", "all"),
+        ("Default", "default"),
+    ],
+)
+def test_countries_are_kept_in_their_order_each_once(app_key, rules, text, kept):
+    assert rules("--countries", text)["countries"] == kept
+    assert rules()["countries"] == kept
 
 
 def test_rules_of_a_revoked_key_are_refused(app_key, run, rules, refused):

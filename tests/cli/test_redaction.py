@@ -118,7 +118,7 @@ KEPT_ON_PURPOSE = {
 }
 NO_NUMBER_AND_NO_TEXT = {
     "api_key": {"name", "group", "role", "digest", "old_digest", "limits", "hours"}
-    | {"quiet_hours", "check_dnc", "expire_after"},
+    | {"quiet_hours", "check_dnc", "countries", "expire_after"},
     "attempt": {"carrier", "result", "reference", "words", "receipt"},
     "audit": {"who", "what", "key_name", "details"},
     "carrier_state": {"name", "trouble", "stand_ins"},

@@ -45,8 +45,8 @@ LAST_HOUR = TUESDAY_NOON.replace(year=9999, month=12, day=31, hour=23)
             23,
             [
                 "9:00 AM there , in 15 hours",
-                "Waits for business hours · 2:00 PM, Wednesday, Mar 4 UTC",
-                "9:00 AM, Wednesday, Mar 4 there · it is 6:00 PM there now",
+                "Waits until 9:00 AM in New York: outside business hours · 2:00 PM, Wednesday, "
+                "Mar 4 UTC · it is 6:00 PM there now",
             ],
         ),
         ({"send_at": TUESDAY_NOON.replace(year=2031)}, 17, ["Monday, Mar 3, 2031 there"]),
@@ -77,8 +77,8 @@ def test_hours_are_as_the_readers_language_has_them(operator, at, language, ther
     ask(), store(status=Status.SCHEDULED, send_at=TUESDAY_NOON.replace(day=4, hour=14))
     headers = {"Accept-Language": language} if language else {}
     page = Page(operator.client.get("/desk/", headers=headers).text)
-    assert f"{there}, Wednesday, Mar 4 there" in page.text
-    assert f"Waits for business hours · {busiest}, Wednesday, Mar 4 UTC" in page.text
+    words = f"Waits until {there} in New York: outside business hours · {busiest}, Wednesday, Mar 4"
+    assert words in page.text
     assert f"Busiest hour: {busiest} UTC , 1 text." in page.text
     other = "14:00" if busiest == "2:00 PM" else "PM"
     assert other not in page.text
@@ -104,8 +104,20 @@ def test_quiet_hours_are_waited_for_to_their_end(app, approver, at):
     )
     for text, send_date in (("Hello", None), ("Bye", TUESDAY_NOON.replace(hour=23))):
         ask(text, send_date=send_date)
-    words = "Waits for the end of quiet hours · 2:00 PM, Wednesday, Mar 4 UTC"
+    words = "Waits until 9:00 AM in New York: quiet hours · 2:00 PM, Wednesday, Mar 4 UTC"
     assert approver.read().count(words) == 2
+
+
+@pytest.mark.parametrize(
+    ("hours", "until"),
+    [("wed 11:59-17:00", "11:59 AM"), ("wed 12:00-17:00", "12:00 PM, Wednesday, Mar 4")],
+)
+def test_a_time_a_day_ahead_has_its_date(operator, at, hours, until):
+    at(TUESDAY_NOON)
+    key_named("slow").rule({"hours": hours}, TUESDAY_NOON)
+    message = store(key=key_named("slow"))
+    text = operator.read(f"/desk/messages/{message.id}")
+    assert f"Waits until {until} in New York: outside business hours · " in text
 
 
 @pytest.mark.parametrize(

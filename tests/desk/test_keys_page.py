@@ -38,6 +38,12 @@ def test_each_key_is_shown_with_limits_and_what_it_sent_lately(operator, shop, a
     assert "Limits: 0 of 5/s, 3 of 2000p/d" in text
 
 
+def test_each_key_is_shown_with_the_rules_of_its_own(operator, shop):
+    assert "Rules" not in operator.read(PAGE)
+    shop.rule({"countries": "US,CA", "urgent": True}, TUESDAY_NOON)
+    assert "Rules: urgent: yes, countries: US,CA" in operator.read(PAGE)
+
+
 @on_both
 def test_texts_are_counted_up_to_a_thousand(operator, shop):
     store_many(998, key=shop, parts=2)

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from access.countries import KeyCountry
 from access.keys import ApiKey, Role
+from access.texted_countries import KeyCountry
 from database import PAGE
 from databases import on_both, on_sqlite
 from messages.model import FINISHED, Status, first_id

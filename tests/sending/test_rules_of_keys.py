@@ -7,8 +7,9 @@ from itertools import product
 
 import pytest
 
+import recipients as names
 from access.do_not_call import DoNotCall, OptedOut
-from access.keys import Role
+from access.keys import ApiKey, Role
 from access.rules import CHECKS
 from answers import accepted, problems, refusal, sender
 from app import create_app
@@ -21,6 +22,7 @@ from places import QUIET_PLACES, SILENCES
 from recipients.hours import written
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending.carrier_state import CarrierState
+from sending.outcomes import MAY_HAVE_TAKEN_IT
 from stored_messages import again, decide_on, key_named, statuses, store, store_many
 
 pytestmark = on_both
@@ -84,8 +86,9 @@ def test_the_desk_and_show_tell_when_it_would_leave_and_by_which_rule(
     visitor.sign_in(secret)
     message = store(to=to, now=before, manual_mode=True, approved=approved, first_send_at=before)
     visitor.open(f"/desk/messages/{message.id}")
-    name = rule.partition(" until ")[0]
-    assert f"Waits for the end of {name} · {written(end)} UTC" in visitor.page.text
+    name, _, local = rule.partition(" until ")
+    there = f"{local.partition(',')[0]} in {names.location(names.find(to)).partition(',')[0]}"
+    assert f"Waits until {there}: {name} · {written(end)} UTC" in visitor.page.text
     result = app.test_cli_runner().invoke(args=["messages", "show", str(message.id)])
     assert json.loads(result.stdout)["waits_for"] == (
         rule if approved else "approval by an operator"
@@ -212,6 +215,106 @@ def test_one_senders_texts_keep_to_the_rules_of_their_own_keys(run_pass, carrier
     given = sorted(text for _, text in carrier.texts)
     assert given == ["asked", "asked", "listed", "night", "night"]
     assert +counts == Counter({"sent": 5, "rescheduled": 6, "expired": 2, "blocked": 1})
+
+
+# Countries
+
+
+LONDONER, AMERICAN, CANADIAN = "+442083661177", NEW_YORK, "+14165550123"
+OF = {LONDONER: "GB", AMERICAN: "US", CANADIAN: "CA"}
+REACHED = [
+    (None, None, {"GB", "US", "CA"}),
+    (None, "GB,CA", {"GB", "CA"}),
+    (None, "all", {"GB", "US", "CA"}),
+    ({"US"}, None, {"US"}),
+    ({"US"}, "GB", {"GB"}),
+    ({"US"}, "all", {"GB", "US", "CA"}),
+]
+"""ALLOWED_COUNTRIES, the rule of a key, and where its texts may go."""
+
+
+@pytest.mark.parametrize(("setting", "own", "reached"), REACHED)
+def test_a_keys_countries_stand_in_place_of_allowed_countries(
+    setting, own, reached, settings, key, at, run_pass, carrier
+):
+    """When a text is asked for, and before it is sent; beside a key without a rule."""
+    now = TUESDAY_NOON - HOUR  # when London is open, too
+    at(now)
+    changes = {"allowed_countries": setting and frozenset(setting)}
+    ApiKey.issue("other", None, now)
+    if own:
+        rule("app", countries=own)
+    client = create_app(settings._replace(**changes)).test_client()
+    expected = Counter()
+    for to, country in OF.items():
+        response = sender(client, key)(to=to)
+        if country in reached:
+            accepted(response)
+            expected[to] += 1
+        else:
+            refusal(response, 403)
+            of_key = " for this key" if own else ""
+            name = names.country_name(country)
+            assert response.json["message"] == (
+                f"Texts to this country are not allowed{of_key}: {name}."
+            )
+        for name, countries in (("app", reached), ("other", setting or OF.values())):
+            store(now, to=to, country=country, key=key_named(name))
+            expected[to] += country in countries
+    run_pass(now, **changes)
+    assert Counter(carrier.numbers) == +expected
+    failed = Message.select().where(Message.status == Status.FAILED)
+    assert failed.count() == Message.select().count() - expected.total()
+    for each in failed:
+        assert each.last_error == f"texts to {names.country_name(each.country)} are not allowed"
+
+
+@pytest.mark.parametrize("dated", [True, False])
+def test_what_waits_for_a_country_that_is_not_allowed_any_more_fails_when_its_time_comes(
+    dated, run_pass, carrier, key, at, run, settings
+):
+    """The desk says so before, and a person can send it again once the rule allows it."""
+    at(TUESDAY_NOON)
+    later = TUESDAY_NOON + MINUTE
+    send_date = later if dated else None
+    message = store(status=Status.SCHEDULED, send_at=later, send_date=send_date)
+    app = create_app(settings._replace(secret_key="k" * 32))
+    visitor, secret = Visitor(app), issue("Olga", role=Role.OPERATOR)
+    visitor.sign_in(secret)
+    refused = "Will not be sent: texts to this country are not allowed for its key"
+    for countries, is_refused in (("US", False), ("CA", True), ("all", False), ("CA,GB", True)):
+        rule("app", countries=countries)
+        visitor.open(f"/desk/messages/{message.id}")
+        assert (refused in visitor.page.text) == is_refused
+        run_pass(TUESDAY_NOON)
+        assert again(message).status == Status.SCHEDULED
+    assert +run_pass(later) == Counter({"promoted": 1, "failed": 1})
+    assert again(message).last_error == "texts to United States are not allowed"
+    at(later)
+    rule("app", countries="CA,US")
+    run("messages", "retry", str(message.id))
+    run_pass(later + HOUR)
+    assert carrier.numbers == [NEW_YORK]
+
+
+def test_what_answers_a_reply_goes_whatever_countries_are_allowed(run_pass, carrier, key):
+    """It goes back to a number that has just written."""
+    rule("app", countries="CA")
+    store(answers="STOP", expires_at=TUESDAY_NOON + MINUTE)
+    run_pass(TUESDAY_NOON)
+    assert carrier.numbers == [NEW_YORK]
+
+
+def test_a_text_in_doubt_to_a_country_not_allowed_any_more_may_have_been_taken(
+    run_pass, carrier, key
+):
+    rule("app", countries="CA")
+    message = store(in_doubt=1, carrier="twilio")
+    run_pass(TUESDAY_NOON + HOUR)
+    assert carrier.texts == []
+    assert again(message).last_error == (
+        f"texts to United States are not allowed; {MAY_HAVE_TAKEN_IT}"
+    )
 
 
 # The Do Not Call list
@@ -444,6 +547,7 @@ def test_a_send_date_in_quiet_hours_that_never_end_is_refused(ask, at):
         ({"quiet_hours": "21:00-08:00"}, Status.SCHEDULED),
         ({"hours": "09:00-17:00"}, Status.SCHEDULED),
         ({"check_dnc": "always"}, Status.BLOCKED),
+        ({"countries": "CA"}, Status.FAILED),
     ],
 )
 def test_after_a_change_the_next_text_of_the_same_pass_keeps_to_it(
