@@ -1,6 +1,6 @@
 # `make run` to try it, `make check` while you change it, `make test` before it goes out.
 .DEFAULT_GOAL := help
-.PHONY: help run check test soak bench requirements audit numbering clean
+.PHONY: help run check test soak bench requirements upgrade audit numbering clean
 BIN := .venv/bin
 
 # Installed scripts contain the path of the folder they were installed in
@@ -33,10 +33,13 @@ test: .venv/test ## install everything, lint, run the whole suite on SQLite and 
 	$(BIN)/pytest -n 6 --dist worksteal -m "not (timed or soak)"  # they wait more than they work
 	$(BIN)/pytest -m "timed and not soak"
 
-requirements: .venv/test ## upgrade the pins of requirements.in and requirements-dev.in
-	for name in requirements requirements-dev; do $(BIN)/uv pip compile --quiet --upgrade --generate-hashes \
+requirements: .venv/test ## pin what requirements.in and requirements-dev.in name anew; no other pin moves
+	for name in requirements requirements-dev; do $(BIN)/uv pip compile --quiet $(UPGRADE) --generate-hashes \
 	  --universal --python-version 3.11 --custom-compile-command "make requirements" \
 	  $$name.in --output-file $$name.txt || exit 1; done
+
+upgrade: ## upgrade all pins of requirements.txt and requirements-dev.txt
+	$(MAKE) requirements UPGRADE=--upgrade
 
 audit: .venv/test ## check the pinned packages for known vulnerabilities (needs the network)
 	$(BIN)/uv tool run pip-audit --disable-pip --require-hashes -r requirements-dev.txt

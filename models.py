@@ -8,8 +8,8 @@ from access.sign_ins import SignIn
 from access.texted_countries import KeyCountry
 from events.outbox import Event, EventAddress
 from messages.attempts import Attempt
+from messages.early_receipts import EarlyReceipt
 from messages.model import Message
-from messages.receipts import EarlyReceipt
 from monitoring.dead_web import PublicAddress
 from monitoring.notices import Notice
 from replies.model import Reply

@@ -74,9 +74,11 @@ class Scheduler:
         self.counts = Counter()  # since the end of the last pass
         simulator = carriers.connect("simulator:", name=TESTERS)
         shared = self.routes, self.stop, self.pulse, self.ended, self.counts, self.retry, runtime
+        shared += (set(),)
         self.senders = [Sender(settings, each, *shared) for each in (*connected, simulator)]
         self.tend_at = self.step_at = 0  # by the monotonic clock
         self.chores, self.forgotten = deque(), Counter()
+        self.to_date_back = deque()  # tables, since the clock was set back
         self.due_by = None  # a single pass ends once no text is left that was due by then
         self.suspects_death = False  # whether another scheduler may be dead
 
@@ -210,35 +212,51 @@ class Scheduler:
             self.begin_chores(now)
             self.tend_at, self.step_at = self.clock.monotonic() + TEND_EVERY, 0
         while self.chores and not self.stop.is_requested:
-            if not self.chores[0](now):
+            chore, has_more = self.chores[0], False
+            with database.passed_over(log, f"{chore.__qualname__} is left for now"):
+                has_more = chore(now)
+            if not has_more:
                 self.chores.popleft()
                 continue
-            self.chores.rotate(-1)
+            if chore != self.date_back:  # it is first: the others go by what it changes
+                self.chores.rotate(-1)
             self.step_at = 0  # there may be texts to be sent
             if self.clock.monotonic() - monotonic >= TENDS:
                 break
 
     def begin_chores(self, now: datetime) -> None:
         """Look after the schedulers and carriers, and begin all chores that are not being done."""
-        if CarrierState.is_behind(now):
-            for table in models.TABLES:
-                table.date_back(now)
+        if not self.to_date_back and CarrierState.is_behind(now):
+            self.to_date_back.extend(each for each in models.TABLES if each is not CarrierState)
+            self.to_date_back.append(CarrierState)  # it says that there is more
         for sender in self.senders:
             sender.inbox.read_list()
-        stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
-        CarrierState.record_pass(now, stand_ins)
+        if not self.to_date_back:
+            stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
+            CarrierState.record_pass(now, stand_ins)
         CarrierState.prepare(TESTERS)
-        self.take_over()
-        chores = self.promote, self.expire, self.forget
+        chores = self.take_over, self.promote, self.expire, self.forget
         chores += receipts.forget, opt_outs.forget, inbound.settle, Event.give_up, Event.forget
         self.chores.extend(chore for chore in chores if chore not in self.chores)
-
-    def take_over(self) -> None:
-        """Take over the messages of dead schedulers."""
-        dead, self.suspects_death = self.pulse.watch(self.settings.claim_timeout)
-        self.counts["taken over"] += sum(take_over(each, self.clock.now()) for each in dead)
+        if self.to_date_back and self.date_back not in self.chores:
+            self.chores.appendleft(self.date_back)
 
     # Chores: each does a batch, and returns whether there may be more
+
+    def date_back(self, now: datetime) -> bool:
+        """Date back what lies ahead, because the clock was set back."""
+        table = self.to_date_back[0]
+        with database.passed_over(log, f"{table.__name__} is not dated back"):
+            if table.date_back(now):
+                return True
+        self.to_date_back.popleft()
+        return bool(self.to_date_back)
+
+    def take_over(self, now: datetime) -> bool:
+        """Take over the messages of a dead scheduler."""
+        dead, self.suspects_death = self.pulse.watch(self.settings.claim_timeout)
+        self.counts["taken over"] += sum(take_over(each, now) for each in dead[:1])
+        return len(dead) > 1
 
     def promote(self, now: datetime) -> bool:
         """Queue messages that are due."""

@@ -197,9 +197,9 @@ class KeyUse(Table):
         cls.delete().where(alike, cls.begins < window.begins - KEPT * window.seconds).execute()
 
     @classmethod
-    def date_back(cls, now: datetime) -> None:
+    def date_back(cls, now: datetime) -> int:
         """Forget the windows that have not begun: the clock was ahead, and was set back since."""
-        cls.delete().where(cls.begins > (now + SKEW - EPOCH) // SECOND).execute()
+        return cls.delete().where(cls.begins > (now + SKEW - EPOCH) // SECOND).execute()
 
 
 def needs(limits: Iterable[Limit], key: int, second: int, parts: int) -> Counter[Window]:

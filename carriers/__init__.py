@@ -7,7 +7,8 @@ here logs, and the libraries are silenced: they would log numbers, texts and cre
 
 import logging
 import pkgutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from difflib import get_close_matches
@@ -75,9 +76,9 @@ class Codes(NamedTuple):
     A code in no group is temporary: it costs a retry, but the text is not given up at once.
     """
 
-    for_good: Collection
-    account: Collection
-    too_fast: Collection
+    for_good: Collection = ()
+    account: Collection = ()
+    too_fast: Collection = ()
     no_route: Collection = ()  # these are in one of the others, too
 
     def error(self, reason: str, code: object, **flags: object) -> CarrierError:
@@ -105,6 +106,17 @@ class Receipt(NamedTuple):
     # The recipient in E.164, as far as the carrier's receipts name it
     number: str | None = None
     message_id: str | None = None  # what `send` was given, as far as the carrier repeats it
+    # Whether it may be of one part of a long text, which the carrier counts as several: then it
+    # says nothing about the others
+    of_part: bool = False
+
+
+class Shown(NamedTuple):
+    """A carrier's report that is not its last word on a text, but shows that it has it."""
+
+    reference: str  # what `send` returns, or would have returned
+    message_id: str  # what `send` was given, a UUID
+    of_part: bool = False  # as in Receipt
 
 
 class LateAnswer(NamedTuple):
@@ -156,14 +168,14 @@ class OptOut(NamedTuple):
     message_ids: tuple[str, ...] = ()
 
 
-News = Receipt | Reply | OptOut | LateAnswer | TooFast
+News = Receipt | Shown | Reply | OptOut | LateAnswer | TooFast
 """What a carrier tells without being asked."""
 
 
 class Listed(NamedTuple):
-    """A part of a carrier's list of incoming texts."""
+    """A part of a carrier's list of incoming texts, or of STOPs and STARTs."""
 
-    replies: list[Reply]
+    replies: list[Reply | OptOut]
     rest: str | None = None  # where the list goes on, for `incoming`; None at its end
 
 
@@ -180,23 +192,32 @@ class Callback(NamedTuple):
 class Carrier:
     """Deliver texts. Many threads may call `send` and `find` at once.
 
-    Subclasses override only the methods that the carrier supports. They are constructed with the
-    first four arguments of `connect`.
+    Subclasses override only the methods that the carrier supports, and state these facts about it.
+    They are constructed with the first four arguments of `connect`.
     """
 
     name: str  # may be shown and logged: the scheme, unless CARRIER_URL has another
+    title: str  # the name in messages for an operator
+    # The options of its URL, with their defaults; None if there is no value by default
+    options: Mapping[str, str | None] = {}
+    codes = Codes()  # of its refusals
+    # The code, of a refusal or in a report, of a recipient who told the carrier to stop
+    opted_out: int | None = None
+    # The methods of HTTP by which the carrier calls back; without any it never does
+    callback_methods: tuple[str, ...] = ()
+    # Whether `received` returns receipts and replies, from a session of the carrier's.
+    # Late answers and TooFast may come without.
+    listens = False
     can_be_asked = False  # whether `find` can settle a text that is in doubt
+    keeps_ids = False  # whether a text that is given again with the same id is not sent twice
+    # Whether a URL with `{to}` goes on to mean Apprise's carrier of the same scheme
+    leaves_to_apprise = False
     # What the list is of in which `find` looks, if other carriers may have texts in it, too
     list_of: str | None = None
     # A warning about this URL for the operator: one line for the log, without credentials.
     warning: str | None = None
     tells_receipts = False  # whether it reports if texts arrived, and is asked to
     lists_incoming = False  # whether `incoming` tells of texts whose callbacks were lost
-    # Whether `received` returns receipts and replies, from a session of the carrier's.
-    # Late answers and TooFast may come without.
-    listens = False
-    # The methods of HTTP by which the carrier calls back; without any it never does
-    callback_methods: tuple[str, ...] = ()
 
     def warn(self, words: str) -> None:
         """Add something to the warning."""
@@ -211,6 +232,13 @@ class Carrier:
 
     def __init__(self, url: str, *_: object):
         self.name = url.partition(":")[0].lower()
+
+    def session(self) -> AbstractContextManager:
+        """Return a context in which this thread can `send` without connecting first.
+
+        It may take minutes to connect; raise CarrierError if the carrier cannot be reached.
+        """
+        return nullcontext()
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         """Hand `text` for `to` (E.164) to the carrier unchanged; return its reference, if any.
@@ -234,6 +262,11 @@ class Carrier:
         carrier cannot be asked.
         """
         raise NotImplementedError
+
+    @property
+    def can_be_checked(self) -> bool:
+        """Whether `check` can tell if the carrier would take texts."""
+        return type(self).check is not Carrier.check
 
     def balance(self) -> str | None:
         """Check, and return what is left on the account, in words, if the carrier tells."""
@@ -273,13 +306,23 @@ OWN = {
     "twilio": "carriers.twilio:Twilio",
     "vonage": "carriers.vonage:Vonage",
     "nexmo": "carriers.vonage:Vonage",
+    "telnyx": "carriers.telnyx:Telnyx",
     "smpp": "carriers.smpp:Smpp",
     "smpps": "carriers.smpp:Smpp",
     "webhook+https": "carriers.webhook:Webhook",
     "webhook+http": "carriers.webhook:Webhook",
 }
+APPRISE = "carriers.apprise:Apprise"
 # difflib's similarity from which a scheme counts as a misspelt one of OWN; Apprise's xmpps has 0.8.
 CLOSE = 0.82
+
+
+def classes() -> dict[str, type[Carrier]]:
+    """Return the class of each carrier, by the name of its module; this imports all of them."""
+    found = {}
+    for place in (*OWN.values(), APPRISE):
+        found[place.partition(":")[0].removeprefix("carriers.")] = pkgutil.resolve_name(place)
+    return found
 
 
 def connect(
@@ -299,21 +342,25 @@ def connect(
     line without credentials, for a URL that no carrier takes.
     """
     scheme = urls.scheme(url).lower()
-    if kind := OWN.get(scheme):
+    kind = pkgutil.resolve_name(OWN[scheme]) if scheme in OWN else None
+    is_apprises = kind is not None and kind.leaves_to_apprise and "{to}" in url
+    if kind and not is_apprises:
         if scheme in ("console", "simulator") and url.partition(":")[2]:
             raise ValueError(f"{scheme}: takes nothing after the colon")
-        kind = pkgutil.resolve_name(kind)
         called = name or getattr(kind, "name", scheme)
         callbacks = f"{public_url}/carriers/{called}" if public_url else None
         carrier = kind(url, concurrency, timeout, callbacks)
     else:
-        check_foreign(url)
-        if not sending:
-            carrier = Carrier(url)
-        else:
-            from carriers.apprise import Apprise
-
-            carrier = Apprise(url, concurrency, timeout)
+        if not is_apprises:
+            check_foreign(url)
+        carrier = (
+            pkgutil.resolve_name(APPRISE)(url, concurrency, timeout) if sending else Carrier(url)
+        )
+    if is_apprises:
+        carrier.warn(
+            f"{scheme}://…/{{to}} is Apprise's form; without the {{to}} the text goes to "
+            f"{kind.title} directly"
+        )
     carrier.name = name or carrier.name
     return carrier
 

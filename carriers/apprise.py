@@ -46,6 +46,9 @@ class Apprise(Carrier):
     that drips its answer can prolong them.
     """
 
+    title = "Apprise"
+    codes = CODES
+
     def __init__(self, url: str, concurrency: int, timeout: float, *_: object):
         super().__init__(url)
         keep_from_log()
@@ -102,7 +105,7 @@ class Apprise(Carrier):
         reason = self._safe(said or "gave no reason", text)
         silent = in_doubt or bool(failed) or status in GATEWAY
         flags = {"silent": silent, "unreached": unreached and not in_doubt}
-        raise CODES.error(reason, status, in_doubt=in_doubt, **flags)
+        raise self.codes.error(reason, status, in_doubt=in_doubt, **flags)
 
     def _plugin(self, to):
         """Return a plugin for `to`, or None; let the plugin's exceptions through."""

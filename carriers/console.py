@@ -13,6 +13,8 @@ class Console(Carrier):
     imitate another line or control a terminal.
     """
 
+    title = "the console"
+
     def __init__(self, url: str, *_: object):
         super().__init__(url)
         self._lock = threading.Lock()

@@ -5,19 +5,38 @@ import http.client
 import io
 import json
 import re
+import ssl
 import threading
 import time
+import uuid
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property, partial
 from typing import NamedTuple
-from urllib.parse import SplitResult, parse_qsl
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
-from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, Receipt, opt_outs, silence
+from carriers import (
+    CONNECT_TIMEOUT,
+    Carrier,
+    CarrierError,
+    Codes,
+    News,
+    NotGenuine,
+    Receipt,
+    Shown,
+    opt_outs,
+    silence,
+)
 from carriers.tls import reason_of, trusted
 
 LONGEST_PAUSE = 3600  # seconds; a longer Retry-After is cut to this
 LONGEST_REFERENCE = 255  # characters
 RECENTLY = 600  # seconds
+SKEW = 300  # seconds that a carrier's clock may be ahead
 MOST_FIELDS = 200  # in a callback; the carriers' have some twenty
-STATUSES = Codes(for_good=(), account={401, 402, 403, 404}, too_fast={429})
+IN_TARGETS = "%/?:@!$&'()*+,;=~[]"  # characters that are sent as they are
+STATUSES = Codes(account={401, 402, 403, 404}, too_fast={429})
 
 
 class Answer(NamedTuple):
@@ -51,89 +70,118 @@ class Answer(NamedTuple):
 
 
 class HttpCarrier(Carrier):
-    """A carrier over HTTP: a pool of connections to one server.
+    """A carrier over HTTP: connections to one server, which are kept open.
 
     Its certificate must be signed by an authority that the machine or certifi trusts. Redirects are
     not followed and nothing is sent again. Proxies from the environment are not used: they would
     see texts and numbers.
     """
 
-    title: str  # the name in messages for an operator
     longest_answer = 64 * 1024  # bytes; the rest is not read
     longest_pause = LONGEST_PAUSE
-    codes: Codes
     reasons: dict[int, str]  # what the codes of reports mean
+    # The final statuses of reports
+    delivered: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
 
     def __init__(self, base: SplitResult, headers: dict, concurrency: int, timeout: float):
         silence("urllib3")
         self._base, self._concurrency, self._timeout = base, concurrency, timeout
         self.headers = {"Accept": "application/json"} | headers
-        self._lock = threading.Lock()
-        self._pool = None
+        self._idle = []  # connections, the one used last at the end
+        self._session = threading.local()
+        weakref.finalize(self, _close_all, self._idle)
         self._served_until = 0.0  # by time.monotonic()
 
-    def ask(self, method: str, path: str, **request: object) -> Answer:
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        """Connect, or take a connection that is open, for the next request of this thread."""
+        self._session.connection = connection = self._connect()
+        try:
+            yield
+        finally:
+            del self._session.connection
+            self._keep(connection)
+
+    def ask(
+        self, method: str, path: str, body: str | None = None, headers: dict | None = None
+    ) -> Answer:
         """Return the answer to one request; `path` is appended to the base's.
 
-        `request` are arguments of urllib3's `request`. Raise CarrierError if no answer comes in
-        time: in doubt if it was a POST and the server was reached.
+        Raise CarrierError if no answer comes in time: in doubt if it was a POST and the server was
+        reached.
         """
         import urllib3  # not at the top: the web sends no requests and should not pay for it
 
-        base = self._base.path.rstrip("/")
+        own = getattr(self._session, "connection", None)
+        connection = own or self._connect()
+        target = quote(self._base.path.rstrip("/") + path, safe=IN_TARGETS)
+        response = None
         try:
-            response = self._connections().request(
-                method, base + path, redirect=False, preload_content=False, **request
-            )
-        except urllib3.exceptions.HTTPError:
-            reason = f"{self.title} gave no answer"
-            raise CarrierError(reason, in_doubt=method == "POST", silent=True) from None
-        try:
+            with suppress(BrokenPipeError, ConnectionResetError):  # it may have answered before
+                connection.request(
+                    method, target, body, headers or self.headers, preload_content=False
+                )
+            response = connection.getresponse()
             content = response.read(self.longest_answer)
-        except urllib3.exceptions.HTTPError:
+        except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError):
             content = b""
         finally:
-            response.close()  # no effect on the connection if the whole answer was read
+            if response is None or not response.closed:  # the rest is not to be read
+                connection.close()
+            if connection is not own:
+                self._keep(connection)
+        if response is None:
+            reason = f"{self.title} gave no answer"
+            raise CarrierError(reason, in_doubt=method == "POST", silent=True)
         pause = _retry_after(response, self.longest_pause)
         return Answer(method, response.status, content, pause)
 
     def post(self, path: str, form: dict[str, object]) -> Answer:
         """Return the answer to a form."""
-        return self.ask("POST", path, fields=form, encode_multipart=False)
+        headers = self.headers | {"Content-Type": "application/x-www-form-urlencoded"}
+        return self.ask("POST", path, urlencode(form), headers)
 
-    def refusal(self, answer: Answer, code: object, reason: str, **flags: object) -> CarrierError:
-        """Return the CarrierError that the carrier's own code means.
+    def post_json(self, path: str, content: object, **headers: str) -> Answer:
+        """Return the answer to a JSON object."""
+        headers = self.headers | {"Content-Type": "application/json"} | headers
+        return self.ask("POST", path, body=json.dumps(content), headers=headers)
 
-        A code of the account that may be about the recipient's country is not about the account if
-        the server took a text from this sender in the last ten minutes.
+    def refusal(
+        self, answer: Answer, code: object = None, reason: str = "", **flags: object
+    ) -> CarrierError:
+        """Return the CarrierError that the carrier's own code means; the HTTP status without one.
+
+        An answer without a code is `silent`, unless the flags say that it is the carrier's own. A
+        code of the account that may be about the recipient's country is not about the account if
+        the server took a text from this FROM in the last ten minutes.
         """
+        flags["retry_after"] = answer.retry_after
+        if code is None:
+            flags = {"in_doubt": answer.unclear, "silent": True} | flags
+            reason = f"{self.title}: no usable answer (HTTP {answer.status})"
+            return STATUSES.error(reason, answer.status, **flags)
         of_country = code in self.codes.no_route and code in self.codes.account
         if of_country and time.monotonic() < self._served_until:
             return CarrierError(reason, no_route=True)
-        return self.codes.error(reason, code, retry_after=answer.retry_after, **flags)
-
-    def no_verdict(self, answer: Answer, silent: bool = True) -> CarrierError:
-        """Return the CarrierError that the HTTP status of an answer without a code means."""
-        reason = f"{self.title}: no usable answer (HTTP {answer.status})"
-        flags = {"retry_after": answer.retry_after, "in_doubt": answer.unclear, "silent": silent}
-        return STATUSES.error(reason, answer.status, **flags)
+        return self.codes.error(reason, code, opted_out=code == self.opted_out, **flags)
 
     def note_served(self) -> None:
-        """Note that the server took a text from this sender."""
+        """Note that the server took a text from this FROM."""
         self._served_until = time.monotonic() + RECENTLY
 
     def explained(self, code: int, otherwise: str) -> str:
         """Return what a code of a report means, in words for an operator."""
         return self.reasons.get(code, otherwise)
 
-    def _receipts(self, field, callbacks, secret, option, sender):
+    def _receipts(self, field, callbacks, secret, option, from_):
         """Return the field that asks for receipts; warn if there is no `secret` to verify them.
 
         `callbacks` is the address below which the carrier may call, if there is one; `option` is
-        the URL's option for the secret. If `sender` is a name, warn that no replies can come.
+        the URL's option for the secret. If `from_` is a name, warn that no replies can come.
         """
         if callbacks and secret:
-            if re.search("[A-Za-z]", sender):
+            if re.search("[A-Za-z]", from_):
                 self.warn_of_name()
             self.tells_receipts = True
             return {field: f"{callbacks}/status"}
@@ -144,66 +192,94 @@ class HttpCarrier(Carrier):
             )
         return {}
 
-    def _report(self, message_id, status, code, recipient, at=None, given=None, ids=()):
-        """Return the receipts and opt-outs in a callback about a text, made at an instant.
+    def _report(
+        self, ref, status, code, recipient, *, given=None, of_part=False, at=None, ids=()
+    ) -> list[News]:
+        """Return what a callback about a text says, made at an instant.
 
-        `given` is the id that `send` was given, if the carrier repeats it; `ids` name the report.
-        The subclass has the final statuses in `delivered` and `failed`, and the code of a recipient
-        who told the carrier to stop in `opted_out`.
+        `ref` is the carrier's reference, and `given` the id that `send` was given, if the carrier
+        repeats it; with it, a status that is not the last word shows that the carrier has the text.
+        `ids` name the report.
         """
         code = int(code) if re.fullmatch(r"[1-9]\d{0,6}", code, re.ASCII) else None
-        receipts = []
-        if reference(message_id) and status in self.delivered:
-            receipts = [Receipt(message_id, True, message_id=given)]
-        elif reference(message_id) and status in self.failed:
+        told, id = [], _uuid(given)
+        of = {"message_id": id, "of_part": of_part} if id else {}
+        if reference(ref) and status in self.delivered:
+            told = [Receipt(ref, True, **of)]
+        elif reference(ref) and status in self.failed:
             words = f"{self.explained(code, status)} (error {code})" if code else status
-            reason = f"{self.title}: {words}"
-            receipts = [Receipt(message_id, False, reason, message_id=given)]
-        opted_out = opt_outs.reported(recipient, at, ids) if code == self.opted_out else []
-        return receipts + opted_out
+            told = [Receipt(ref, False, f"{self.title}: {words}", **of)]
+        elif reference(ref) and status and of:
+            told = [Shown(ref, **of)]
+        is_opt_out = code is not None and code == self.opted_out
+        return told + (opt_outs.reported(recipient, at, ids) if is_opt_out else [])
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.close()
+        _close_all(self._idle)
 
-    def _connections(self):
-        """Return the pool, made by the first call."""
-        import urllib3
+    def _connect(self):
+        """Return an open connection: the one used last of those that nobody uses, or a new one."""
+        with suppress(IndexError):
+            while not _is_open(connection := self._idle.pop()):
+                connection.close()
+            return connection
+        connection = self._new_connection()
+        connection.connect()
+        connection.timeout = self._timeout
+        return connection
 
-        with self._lock:
-            if self._pool is None:
-                tls = {"ssl_context": trusted()} if self._base.scheme == "https" else {}
-                connect = min(CONNECT_TIMEOUT, self._timeout)
-                self._pool = urllib3.connection_from_url(
-                    f"{self._base.scheme}://{self._base.netloc}",
-                    headers=self.headers,
-                    maxsize=self._concurrency,
-                    timeout=urllib3.Timeout(self._timeout, connect),
-                    retries=False,
-                    **tls,
-                )
-                self._pool.ConnectionCls = _connection(self._pool.ConnectionCls, self.title)
-            return self._pool
+    def _keep(self, connection):
+        """Keep a connection for the next request, if it is open."""
+        if connection.is_closed or len(self._idle) >= self._concurrency:
+            connection.close()
+        else:
+            self._idle.append(connection)
+
+    @cached_property
+    def _new_connection(self):
+        """The function that makes a connection.
+
+        It tells "not reached" from "no answer": urllib3's errors are not enough, since a handshake
+        that fails raises what an answer that is lost does, after which the text is in doubt.
+        """
+        from urllib3.connection import HTTPConnection, HTTPSConnection
+
+        is_https, title = self._base.scheme == "https", self.title
+
+        class Connection(HTTPSConnection if is_https else HTTPConnection):
+            response_class = _Response
+
+            def connect(self):
+                try:
+                    super().connect()
+                except Exception as error:  # of whatever kind: no request was sent
+                    self.close()
+                    reason = f"{title} cannot be reached: {reason_of(error)}"
+                    raise CarrierError(reason, unreached=True) from None
+
+        tls = {"ssl_context": trusted()} if is_https else {}
+        connect = min(CONNECT_TIMEOUT, self._timeout)
+        host, port = self._base.hostname, self._base.port
+        return partial(Connection, host, port, timeout=connect, **tls)
 
 
-def _connection(kind, name):
-    """Return a class of connections that tell "not reached" from "no answer" and keep deadlines.
+def _close_all(connections):
+    while connections:
+        connections.pop().close()
 
-    urllib3's errors are not enough: a handshake that fails raises ReadTimeoutError, ProtocolError
-    or SSLError, as an answer that is lost does, after which the text is in doubt.
-    """
 
-    class Connection(kind):
-        response_class = _Response
-
-        def connect(self):
-            try:
-                super().connect()
-            except Exception as error:  # of whatever kind: no request was sent
-                reason = f"{name} cannot be reached: {reason_of(error)}"
-                raise CarrierError(reason, unreached=True) from None
-
-    return Connection
+def _is_open(connection):
+    """Return whether a connection can be used; what has come unasked may be tickets of TLS."""
+    if connection.is_connected:
+        return True
+    try:
+        connection.sock.settimeout(0)
+        connection.sock.recv(1)
+    except (BlockingIOError, ssl.SSLWantReadError):
+        return True
+    except OSError:
+        return False
+    return False  # the server has closed it, or says something about it
 
 
 class _Response(http.client.HTTPResponse):
@@ -258,10 +334,30 @@ def parsed(query: str) -> list[tuple[str, str]]:
     return parse_qsl(query, keep_blank_values=True, max_num_fields=MOST_FIELDS)
 
 
+def check_age(timestamp: str, oldest: float) -> None:
+    """Raise NotGenuine unless a callback's timestamp is in the last `oldest` seconds."""
+    at = int(timestamp) if re.fullmatch(r"\d{1,12}", timestamp, re.ASCII) else 0
+    if not -SKEW <= time.time() - at <= oldest + SKEW:
+        raise NotGenuine
+
+
+def named(url: str) -> str | None:
+    """Return the id of the message that the address of a report names as `m`, or None."""
+    with suppress(ValueError):
+        ids = [value for name, value in parsed(urlsplit(url).query) if name == "m"]
+        return ids[0] if len(ids) == 1 else None
+
+
 def reference(value: object) -> str | None:
     """Return a carrier's reference if it can be stored, otherwise None."""
     usable = isinstance(value, str) and 0 < len(value) <= LONGEST_REFERENCE and value.isprintable()
     return value if usable else None
+
+
+def _uuid(given):
+    """Return the id of a message as `send` was given it, or None if it cannot be one."""
+    with suppress(ValueError):
+        return str(uuid.UUID(given)) if given else None
 
 
 def balance(amount: object, currency: object) -> str | None:

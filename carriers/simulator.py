@@ -15,6 +15,8 @@ class Simulator(Carrier):
     These four are valid, and reserved for fiction.
     """
 
+    title = "the simulator"
+
     def send(self, to: str, text: str, **_: object) -> None:
         match to:
             case "+12125550101":

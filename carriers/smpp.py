@@ -6,6 +6,7 @@ import re
 import threading
 from collections import deque
 from functools import partial
+from typing import ClassVar
 
 from carriers import Carrier, CarrierError, LateAnswer, News, Reply, TooFast, pdus, urls
 from carriers.alphabets import NAMES, cut
@@ -27,9 +28,9 @@ class Smpp(Carrier):
     system_id to 15 characters and a password to 8. Many carriers give out longer ones, so they are
     sent whole.
 
-    The first `send`, `check` or `received` binds, and `close` unbinds. All texts share one bind, or
-    `binds` of them. A lost bind is made again at once, then after growing pauses. Texts wait for
-    the next try and share its outcome.
+    The first `session`, `check` or `received` binds, and `close` unbinds; without a bind, `send`
+    raises at once. All texts share one bind, or `binds` of them. A lost bind is made again at once,
+    then after growing pauses. Sessions wait for the next try and share its outcome.
 
     Each part of a long text is sent after the previous one was taken, so an invalid text or number
     is refused before any part goes out. If a later part is not taken, the text is in doubt, or
@@ -44,30 +45,35 @@ class Smpp(Carrier):
     more `received` returns the rest.
     """
 
+    title, codes = "SMPP", pdus.CODES
+    listens = True  # unless it only transmits
+    options: ClassVar = {
+        "binds": "1",
+        "bind": "transceiver",
+        "system_type": "",
+        "source_ton": None,
+        "source_npi": None,
+        "dest_ton": str(pdus.INTERNATIONAL),
+        "dest_npi": str(pdus.E164),
+        "alphabet": "gsm",
+        "msg_id_type": None,
+        "region": None,
+    }
+
     def __init__(self, url: str, concurrency: int, timeout: float, *_: object):
         super().__init__(url)
-        numbers = dict.fromkeys(("binds", "source_ton", "source_npi", "dest_ton", "dest_npi"))
-        user, password, place, options = urls.account(
-            url,
-            bind="transceiver",
-            system_type="",
-            alphabet="gsm",
-            msg_id_type=None,
-            region=None,
-            **numbers,
-        )
+        (user, password), place, options = urls.account(url, self.options)
         _check_words(options)
         self._bases, self._region = _bases(options["msg_id_type"]), options["region"]
         self._coding = NAMES[options["alphabet"]]
         self.listens = self.tells_receipts = options["bind"] == "transceiver"
-        host, _, sender = place.partition("/")
-        ton, npi, sender = _sender(sender)
+        host, _, from_ = place.partition("/")
+        ton, npi, from_ = _from(from_)
         if self.listens and ton == pdus.ALPHANUMERIC:
             self.warn_of_name()
         ton, npi = _number(options, "source_ton", ton), _number(options, "source_npi", npi)
-        self._sender = pdus.address(ton, npi, sender)
-        ton = _number(options, "dest_ton", pdus.INTERNATIONAL)
-        self._recipient = ton, _number(options, "dest_npi", pdus.E164)
+        self._from = pdus.address(ton, npi, from_)
+        self._recipient = _number(options, "dest_ton"), _number(options, "dest_npi")
         self._window = asyncio.Semaphore(concurrency)
         bind = pdus.BIND_TRANSCEIVER if self.listens else pdus.BIND_TRANSMITTER
         login = {"USER": user, "PASSWORD": password, "system_type": options["system_type"]}
@@ -76,7 +82,7 @@ class Smpp(Carrier):
         self._timeout = timeout
         self._binds = [
             Bind(peer, (bind, body), timeout, self._deliver)
-            for _ in range(_number(options, "binds", default=1, least=1, most=100))
+            for _ in range(_number(options, "binds", least=1, most=100))
         ]
         self._lock = threading.RLock()
         self._loop = self._thread = self._listening = None
@@ -85,12 +91,17 @@ class Smpp(Carrier):
         self._arrived = deque()
         self._unanswered = []  # these functions of the replies last returned
 
+    def session(self) -> contextlib.AbstractContextManager:
+        if not any(bind.open for bind in self._binds):
+            self._run(self._session()).result()
+        return contextlib.nullcontext()
+
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         try:
             coding, parts = cut(text, self._coding)
         except ValueError as problem:
             raise CarrierError(f"SMPP: {problem}", permanent=True) from None
-        addresses = self._sender + pdus.address(*self._recipient, to.removeprefix("+"))
+        addresses = self._from + pdus.address(*self._recipient, to.removeprefix("+"))
         fields = {"coding": coding, "has_header": len(parts) > 1, "valid_for": valid_for}
         bodies = [pdus.submit_sm(addresses, part, receipt=False, **fields) for part in parts[:-1]]
         bodies.append(pdus.submit_sm(addresses, parts[-1], receipt=self.listens, **fields))
@@ -140,21 +151,27 @@ class Smpp(Carrier):
     # The methods below run on the event loop.
 
     async def _session(self):
-        """Return the bound session with the fewest requests under way; start missing binds."""
+        """Return a bound session; wait for one if there is none."""
         attempts = [bind.attempt() for bind in self._binds]
-        bound = [bind.session for bind in self._binds if bind.open]
-        if bound:
-            return min(bound, key=lambda session: len(session.under_way))
+        if session := self._bound():
+            return session
         for attempt in attempts[:-1]:  # the peer may allow fewer binds
             with contextlib.suppress(CarrierError):
                 return await asyncio.shield(attempt)
         return await asyncio.shield(attempts[-1])
 
+    def _bound(self):
+        """Return the bound session with the fewest requests under way, or None."""
+        bound = [bind.session for bind in self._binds if bind.open]
+        return min(bound, key=lambda session: len(session.under_way), default=None)
+
     async def _send(self, bodies, message_id):
         async with self._window:
-            session = await self._session()
-            if not session.open:
-                raise CarrierError(LOST, silent=True)
+            for bind in self._binds:
+                bind.attempt()  # if it is missing, for the next text
+            session = self._bound()
+            if session is None:
+                raise CarrierError(LOST, unreached=True)
             for taken, body in enumerate(bodies[:-1]):
                 await self._submit(session, body, taken, len(bodies))
             late = partial(self._answered_late, message_id)
@@ -227,14 +244,14 @@ def _refusal(status, taken, parts):
     return CarrierError(reason, permanent=error.permanent, in_doubt=not error.permanent)
 
 
-def _sender(sender):
+def _from(from_):
     """Return the type of number, the numbering plan and the address of FROM."""
-    if re.fullmatch(r"\+[1-9]\d{6,14}|[1-9]\d{8,14}", sender, re.ASCII):
-        return pdus.INTERNATIONAL, pdus.E164, sender.removeprefix("+")
-    if re.fullmatch(r"\d{3,8}", sender, re.ASCII):
-        return pdus.NETWORK_SPECIFIC, pdus.UNKNOWN, sender
-    if re.fullmatch(r"(?=.*[A-Za-z])[\w &+.'!*-]{1,11}", sender, re.ASCII):
-        return pdus.ALPHANUMERIC, pdus.UNKNOWN, sender
+    if re.fullmatch(r"\+[1-9]\d{6,14}|[1-9]\d{8,14}", from_, re.ASCII):
+        return pdus.INTERNATIONAL, pdus.E164, from_.removeprefix("+")
+    if re.fullmatch(r"\d{3,8}", from_, re.ASCII):
+        return pdus.NETWORK_SPECIFIC, pdus.UNKNOWN, from_
+    if re.fullmatch(r"(?=.*[A-Za-z])[\w &+.'!*-]{1,11}", from_, re.ASCII):
+        return pdus.ALPHANUMERIC, pdus.UNKNOWN, from_
     raise ValueError(
         "FROM in …@HOST/FROM must be number, short code or name of up to 11 characters"
     )
@@ -276,7 +293,7 @@ def _bases(msg_id_type):
     return bases
 
 
-def _number(options, name, default, least=0, most=255):
+def _number(options, name, default=None, least=0, most=255):
     value = options[name]
     if value is None:
         return default

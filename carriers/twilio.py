@@ -9,10 +9,11 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from operator import itemgetter
+from typing import ClassVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from carriers import Callback, CarrierError, Codes, Listed, News, NotGenuine, opt_outs, urls
-from carriers.http import HttpCarrier, balance, basic, parsed, reference
+from carriers.http import HttpCarrier, balance, basic, named, parsed, reference
 
 # Twilio's error codes, grouped by what to do about them. All others are temporary.
 ERRORS = "https://www.twilio.com/docs/errors/"  # a page for each code
@@ -43,7 +44,6 @@ REASONS = {
     30034: "the sender is not registered",
 }
 NO_ROUTE = {21408, 21606, 21612, 21703}
-OPTED_OUT = 21610
 
 SHORTEST_VALIDITY, LONGEST_VALIDITY = 1, 36_000  # seconds; error 21624 otherwise
 NEVER_SENT = {"failed", "canceled"}  # Twilio gave these to no network
@@ -70,23 +70,23 @@ class Twilio(HttpCarrier):
     longest_answer = 4 * 1024 * 1024  # a page of messages
     codes, reasons = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, NO_ROUTE), REASONS
     delivered, failed = ("delivered", "read"), ("undelivered", "failed", "canceled")
-    opted_out = OPTED_OUT
+    opted_out = 21610
+    options: ClassVar = {
+        "base_url": "https://api.twilio.com",
+        "account": None,
+        "auth_token": None,
+        "smart_encoding": "false",
+    }
 
     def __init__(self, url: str, concurrency: int, timeout: float, callbacks: str | None):
-        user, password, sender, options = urls.account(
-            url,
-            base_url="https://api.twilio.com",
-            account=None,
-            auth_token=None,
-            smart_encoding="false",
-        )
+        (user, password), from_, options = urls.account(url, self.options)
         if options["smart_encoding"] not in ("true", "false"):
             raise ValueError("smart_encoding in twilio://… must be true or false")
         self._smart_encoding = options["smart_encoding"] == "true"
-        if re.fullmatch(r"MG[0-9a-fA-F]{32}", sender):
-            self._fields = {"MessagingServiceSid": sender, "SmartEncoded": "false"}
-        elif re.fullmatch(rf"\+[1-9]\d{{6,14}}|{urls.SENDER}", sender, re.ASCII):
-            self._fields = {"From": sender}
+        if re.fullmatch(r"MG[0-9a-fA-F]{32}", from_):
+            self._fields = {"MessagingServiceSid": from_, "SmartEncoded": "false"}
+        elif re.fullmatch(rf"\+[1-9]\d{{6,14}}|{urls.SHORT}", from_, re.ASCII):
+            self._fields = {"From": from_}
         else:
             raise ValueError("FROM in twilio://…@FROM must be +number, short code, name or MG… SID")
         if self._smart_encoding:
@@ -105,6 +105,8 @@ class Twilio(HttpCarrier):
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         validity = min(max(int(valid_for), SHORTEST_VALIDITY), LONGEST_VALIDITY)
         form = {"To": to, **self._fields, "Body": text, "ValidityPeriod": validity}
+        if "StatusCallback" in form:
+            form["StatusCallback"] += f"?m={message_id}"
         answer = self.post(f"{self._account}/Messages.json", form)
         sid, code = reference(answer.json().get("sid")), _code(answer)
         # A 201 without a SID is a success, too: sending again would make a second text.
@@ -127,17 +129,17 @@ class Twilio(HttpCarrier):
         return list(dict.fromkeys(sid for _, sid in sorted(found, key=itemgetter(0))))
 
     def incoming(self, since: datetime, rest: str | None = None) -> Listed:
-        """Return texts to our sender that Twilio lists since an instant, the oldest first."""
-        sender, service = self._fields.get("From"), self._fields.get("MessagingServiceSid")
-        if sender and not sender.removeprefix("+").isdigit():
+        """Return texts to FROM that Twilio lists since an instant, the oldest first."""
+        from_, service = self._fields.get("From"), self._fields.get("MessagingServiceSid")
+        if from_ and not from_.removeprefix("+").isdigit():
             return Listed([])  # nobody can answer a name
-        found, only = [], {"To": sender} if sender else {}
+        found, only = [], {"To": from_} if from_ else {}
         for messages, following in self._pages(since, rest, **only):
             rest = following
             for at, message in messages:
                 sid, number, text = (message.get(name) for name in ("sid", "from", "body"))
                 is_ours = message.get("direction") == "inbound" and reference(sid)
-                is_ours = is_ours and (sender or message.get("messaging_service_sid") == service)
+                is_ours = is_ours and (from_ or message.get("messaging_service_sid") == service)
                 if is_ours and isinstance(number, str) and isinstance(text, str):
                     found += opt_outs.replies(number, text, at, self._ids(sid))
         return Listed(found[::-1], rest)
@@ -191,7 +193,8 @@ class Twilio(HttpCarrier):
             return opt_outs.replies(number, text, message_ids=ids, word=word)
         sid = form.get("MessageSid") or form.get("SmsSid")
         status = form.get("MessageStatus") or form.get("SmsStatus")
-        return self._report(sid, status, form.get("ErrorCode", ""), form.get("To", ""), ids=ids)
+        code, to, given = form.get("ErrorCode", ""), form.get("To", ""), named(request.url)
+        return self._report(sid, status, code, to, given=given, ids=ids)
 
     def is_named_in(self, request: Callback) -> bool:
         form = dict(parsed(request.body.decode()))
@@ -275,11 +278,11 @@ class Twilio(HttpCarrier):
         """Return the CarrierError that an answer means."""
         code = _code(answer)
         if code is None:
-            return self.no_verdict(answer)
+            return self.refusal(answer)
         words = self.explained(code, "refused")
         reason = f"Twilio: {words} (HTTP {answer.status}, error {code})"
         meant = 429 if answer.status == 429 else code
-        return self.refusal(answer, meant, reason, opted_out=meant == OPTED_OUT)
+        return self.refusal(answer, meant, reason)
 
 
 def _code(answer):

@@ -1,9 +1,11 @@
 """Read the URLs of carriers."""
 
 import re
+from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-SENDER = r"\d{3,8}|(?=.*[A-Za-z])[\w &+-]{1,11}"  # a short code or a name
+SHORT = r"\d{3,8}|(?=.*[A-Za-z])[\w &+-]{1,11}"  # a FROM that is a short code or a name
 
 NO_URL = (
     "not the URL of a carrier: console:, simulator:, twilio://… or another, "
@@ -22,25 +24,35 @@ def scheme(url: str) -> str:
     return match[1]
 
 
-def account(url: str, **options: str | None) -> tuple[str, str, str, dict[str, str | None]]:
-    """Return user, password, sender and options of `SCHEME://USER:PASSWORD@SENDER?OPTIONS`.
+class Account(NamedTuple):
+    """What a carrier's URL says."""
 
-    Each may be percent-encoded. A `/{to}` after the sender is ignored. `options` are all possible
-    options and their defaults. Raise ValueError if a part is missing or an option is unknown.
+    login: tuple[str, ...]
+    place: str  # FROM, or HOST/FROM
+    options: dict[str, str | None]
+
+
+def account(url: str, options: Mapping[str, str | None], login: str = "USER:PASSWORD") -> Account:
+    """Return the parts of `SCHEME://USER:PASSWORD@PLACE?OPTIONS`, or of `SCHEME://KEY@PLACE`.
+
+    `login` names what stands before the @: one word or several. Each part may be percent-encoded. A
+    `/{to}` at the end of the place is ignored. `options` are all possible options and their
+    defaults. Raise ValueError if a part is missing or an option is unknown.
     """
     scheme, _, rest = url.partition(":")
     scheme = scheme.lower()
     parts, _, query = rest.removeprefix("//").partition("?")
-    credentials, _, sender = parts.rpartition("@")
-    user, password = map(unquote, credentials.partition(":")[::2])
-    if not (user and password):
-        raise ValueError(f"{scheme}://USER:PASSWORD@… lacks the user or the password")
+    credentials, _, place = parts.rpartition("@")
+    names = login.split(":")
+    words = tuple(map(unquote, credentials.split(":", len(names) - 1)))
+    if len(words) < len(names) or not all(words):
+        raise ValueError(f"{scheme}://{login}@… lacks the {' or the '.join(names)}")
     given = dict(parse_qsl(query, keep_blank_values=True))
     if given.keys() - options:
         raise ValueError(f"{scheme}://… takes no option but {', '.join(sorted(options))}")
     if any(value == "" and options[name] != "" for name, value in given.items()):
         raise ValueError(f"an option of {scheme}://… is empty")
-    return user, password, unquote(sender.removesuffix("/{to}")), options | given
+    return Account(words, unquote(place.removesuffix("/{to}")), {**options, **given})
 
 
 def split(address: str) -> SplitResult | None:

@@ -3,13 +3,13 @@
 import hmac
 import json
 import re
-import time
 from datetime import UTC, datetime
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 from carriers import Callback, CarrierError, Codes, News, NotGenuine, Part, opt_outs, urls
 from carriers.alphabets import SEPTETS
-from carriers.http import MOST_FIELDS, HttpCarrier, balance, basic, parsed, reference
+from carriers.http import MOST_FIELDS, HttpCarrier, balance, basic, check_age, parsed, reference
 
 # The status of each part of a text, grouped by what to do about it
 # (https://developer.vonage.com/en/messaging/sms/guides/troubleshooting-sms).
@@ -56,7 +56,7 @@ UNDELIVERED = {
 SHORTEST_TTL, LONGEST_TTL = 20_000, 604_800_000  # milliseconds
 LONGEST_CLIENT_REFERENCE = 40  # characters
 # Vonage repeats an unanswered callback for 24 hours, and does not document that it signs it again.
-OLDEST, SKEW = 24 * 3600, 300  # seconds
+OLDEST = 24 * 3600  # seconds
 METHODS = ("sha1", "sha256", "sha512")  # of an HMAC
 
 
@@ -76,12 +76,15 @@ class Vonage(HttpCarrier):
     callback_methods = ("GET", "POST")
     delivered, failed = ("delivered",), ("expired", "failed", "rejected")
     opted_out = 9
+    options: ClassVar = {
+        "base_url": "https://rest.nexmo.com",
+        "signature_secret": None,
+        "signature_method": None,
+    }
 
     def __init__(self, url: str, concurrency: int, timeout: float, callbacks: str | None):
-        key, secret, sender, options = urls.account(
-            url, base_url="https://rest.nexmo.com", signature_secret=None, signature_method=None
-        )
-        if not re.fullmatch(rf"\+?[1-9]\d{{6,14}}|{urls.SENDER}", sender, re.ASCII):
+        (key, secret), from_, options = urls.account(url, self.options)
+        if not re.fullmatch(rf"\+?[1-9]\d{{6,14}}|{urls.SHORT}", from_, re.ASCII):
             raise ValueError("FROM in vonage://…@FROM must be a number or a name")
         method = options["signature_method"]
         if method and method not in METHODS:
@@ -89,13 +92,13 @@ class Vonage(HttpCarrier):
         self._methods = (method,) if method else METHODS
         self._signature_secret = signing = options["signature_secret"]
         self._login = basic(key, secret)
-        self._fields = {"api_key": key, "api_secret": secret, "from": sender.removeprefix("+")}
+        self._fields = {"api_key": key, "api_secret": secret, "from": from_.removeprefix("+")}
         if callbacks and signing and not method:
             self.warn(
                 "vonage://… has no ?signature_method=: name the one of the account, best sha256; "
                 "callbacks signed by MD5, the default of accounts, are refused"
             )
-        self._fields |= self._receipts("callback", callbacks, signing, "signature_secret", sender)
+        self._fields |= self._receipts("callback", callbacks, signing, "signature_secret", from_)
         super().__init__(urls.base(options["base_url"]), {}, concurrency, timeout)
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
@@ -109,7 +112,7 @@ class Vonage(HttpCarrier):
         answer = self.post("/sms/json", form)
         parts = answer.json().get("messages")
         if not (isinstance(parts, list) and parts and all(map(_has_status, parts))):
-            raise self.no_verdict(answer)
+            raise self.refusal(answer)
         noes = [status for part in parts if (status := str(part["status"])) != "0"]
         if not noes:
             self.note_served()
@@ -127,7 +130,7 @@ class Vonage(HttpCarrier):
         content = answer.json()
         if answer.status != 200 or not content:
             # Vonage's own errors have a code, or a title (RFC 7807).
-            raise self.no_verdict(answer, silent=not content.keys() & {"error-code", "title"})
+            raise self.refusal(answer, silent=not content.keys() & {"error-code", "title"})
         return balance(content.get("value"), "EUR")
 
     def callback(self, request: Callback) -> list[News]:
@@ -144,21 +147,22 @@ class Vonage(HttpCarrier):
             text, part = fields.get("text"), _part(fields)
             return opt_outs.replies(recipient, text, at, ids, part=part)
         code = fields.get("err-code", "")
-        given = fields.get("client-ref")
-        return self._report(message_id, fields.get("status"), code, recipient, at, given, ids)
+        # It counts a long text as several, and names none of them as the last
+        of = {"given": fields.get("client-ref"), "of_part": True}
+        return self._report(message_id, fields.get("status"), code, recipient, **of, at=at, ids=ids)
 
     def is_named_in(self, request: Callback) -> bool:
         given = _fields(request).get("to", "").removeprefix("+")
         return given.lower() == self._fields["from"].lower()
 
     def _is_for(self, fields, kind):
-        """Return whether a callback is about this sender: carriers may share a signature secret.
+        """Return whether a callback is about this FROM: carriers may share a signature secret.
 
         Nobody can reply to a name: replies come to another number then.
         """
-        sender, given = self._fields["from"], fields.get("to", "").removeprefix("+")
-        is_name = re.search("[A-Za-z]", sender)
-        return not given or (is_name and kind == "inbound") or given.lower() == sender.lower()
+        from_, given = self._fields["from"], fields.get("to", "").removeprefix("+")
+        is_name = re.search("[A-Za-z]", from_)
+        return not given or (is_name and kind == "inbound") or given.lower() == from_.lower()
 
     def _genuine(self, request):
         """Return the fields of a callback, or raise NotGenuine.
@@ -176,10 +180,7 @@ class Vonage(HttpCarrier):
         if any("&" in name or "=" in name for name in fields):
             raise NotGenuine
         given = fields.pop("sig", "").lower().encode(errors="replace")
-        timestamp = fields.get("timestamp", "")
-        at = int(timestamp) if re.fullmatch(r"\d{1,12}", timestamp, re.ASCII) else 0
-        if not -SKEW <= time.time() - at <= OLDEST + SKEW:
-            raise NotGenuine
+        check_age(fields.get("timestamp", ""), OLDEST)
         clean = str.maketrans("&=", "__")
         signed = "".join(f"&{name}={fields[name].translate(clean)}" for name in sorted(fields))
         if any(hmac.compare_digest(self._signature(each, signed), given) for each in self._methods):

@@ -9,6 +9,7 @@ import hmac
 import json
 import time
 from collections.abc import Collection
+from typing import ClassVar
 from urllib.parse import unquote
 
 from carriers import Codes, urls
@@ -60,6 +61,8 @@ class Webhook(SignedPosts):
     """
 
     name, title = "webhook", "the webhook"
+    options: ClassVar = {"secret": None}
+    keeps_ids = True
     codes = Codes(for_good={400, 413, 422}, account={401, 403, 404}, too_fast={429})  # HTTP
 
     def __init__(self, url: str, concurrency: int, timeout: float, *_: object):

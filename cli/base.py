@@ -20,6 +20,7 @@ import database
 import recipients
 from access.rules import UNITS
 from carriers import urls
+from cli import write_commands
 from database import PAGE, Refused, clock, isoformat
 from logs import printable
 from replies.model import read_number
@@ -61,7 +62,10 @@ class Command(click.Command):
 
 
 class Commands(Command, AppGroup):
-    """A group of commands."""
+    """A group of commands, whose descriptions are not cut."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_commands(formatter, "Commands", dict(sorted(self.commands.items())))
 
 
 def command(function: Callable) -> click.Command:
@@ -92,16 +96,40 @@ def new_file(path: str) -> Iterator[TextIO]:
         return
     if os.path.exists(path) and not os.path.isfile(path):  # a device, or a pipe of anybody's
         raise click.FileError(path, "not a file; - is standard output")
+    with beside(path) as written, open(written, "w", encoding="utf-8") as file:
+        yield file
+
+
+@contextmanager
+def beside(path: str) -> Iterator[str]:
+    """Return the path of a new file that nobody else may read.
+
+    It takes the place of what has the path's name at the end, and is gone if anything fails.
+    """
     try:
-        number, beside = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".export-")
+        number, written = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".export-")
+    except OSError as error:
+        raise click.FileError(path, error.strerror) from None
+    os.close(number)
+    try:
+        yield written
+        os.replace(written, path)
+    except BaseException:
+        os.unlink(written)
+        raise
+
+
+@contextmanager
+def reserved(path: str) -> Iterator[None]:
+    """Have a name for a file that there is none of; give it back if anything fails."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
     except OSError as error:
         raise click.FileError(path, error.strerror) from None
     try:
-        with open(number, "w", encoding="utf-8") as file:
-            yield file
-        os.replace(beside, path)
+        yield
     except BaseException:
-        os.unlink(beside)
+        os.unlink(path)
         raise
 
 

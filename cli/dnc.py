@@ -23,7 +23,7 @@ from replies.model import put_on_list
 
 dnc = base.Commands(
     "dnc",
-    help="The Do Not Call list: opt-outs, of recipients who want no texts, and entries of yours.",
+    help="Keep the Do Not Call list: opt-outs, of people who want no texts, and entries of yours.",
 )
 number_argument = base.options(click.argument("number", callback=base.number), base.region_option)
 numbers_argument = base.options(

@@ -11,7 +11,9 @@ from cli import base
 from database import Refused, clock
 from events.outbox import Event, EventAddress
 
-events = base.Commands("events", help="Webhook events: list, retry.")
+events = base.Commands(
+    "events", help="List webhook events that wait or were given up, and send them again."
+)
 key_option = base.key_option("Only events of this key.")
 
 

@@ -17,12 +17,14 @@ from access.sign_ins import SignIn
 from carriers import urls
 from cli import base
 from database import Refused, clock, db
+from events import delivery
 from events.outbox import Backlog, Event, EventAddress
 from messages import decisions
 from reports import usage
 
 keys = base.Commands(
-    "keys", help="API keys, for programs that send texts and for people at the desk."
+    "keys",
+    help="Make and change API keys, of programs that send texts and of people at the desk.",
 )
 
 
@@ -224,6 +226,7 @@ def set_rules(name: str, **options: Any) -> None:
 @click.option(
     "--rotate", is_flag=True, help="Create a new signing secret; for a day, both sign events."
 )
+@click.option("--test", is_flag=True, help="Send a test event now, and print the answer.")
 @click.pass_context
 def set_events(
     ctx: click.Context,
@@ -232,12 +235,14 @@ def set_events(
     off: bool,
     secret: bool,
     rotate: bool,
+    test: bool,
 ) -> None:
     """Set the address for a key's events, or show it and how many events are waiting.
 
-    The first address creates the signing secret, which stays when the address changes.
+    The first address creates the signing secret, which stays when the address changes. The exit
+    status of --test is 0 if the receiver answered 2xx.
     """
-    if sum(map(bool, (url, off, secret, rotate))) > 1:
+    if sum(map(bool, (url, off, secret, rotate, test))) > 1:
         raise click.UsageError("Give an address or one option.", ctx)
     key, now = ApiKey.named(name), clock.now()
     if url:
@@ -248,6 +253,14 @@ def set_events(
     if secret:
         Audit.note(Action.SHOWN_EVENTS, now, key=key.id, key_name=key.name)
         base.say(address.secret)
+        return
+    if test:
+        if address.off:
+            raise Refused(f"the address of {name} is switched off: {address.off}")
+        accepted, words = delivery.tell_test(address, now)
+        if not accepted:
+            raise Refused(words)
+        base.say(words)
         return
     if off:
         EventAddress.switch_off(key.id, "by an operator", now)

@@ -16,7 +16,7 @@ from access.do_not_call import LastReply
 from access.sign_ins import SignIn
 from cli import base
 from database import PAGE, clock
-from messages import receipts
+from messages import receipts_by_number
 from messages.attempts import Attempt
 from messages.decisions import Selection
 from messages.model import RETRYABLE, WAITING, WITHDRAWN, Message, Status
@@ -34,7 +34,8 @@ LONGEST_ERROR = 80  # characters of it in a list
 MANY = 100  # messages; to delete more has to be confirmed
 
 messages = base.Commands(
-    "messages", help="Text messages: list, approve, cancel, retry, delete or redact."
+    "messages",
+    help="List and read text messages; approve, cancel, retry, delete or redact them.",
 )
 
 
@@ -200,7 +201,7 @@ of_key = (
 
 @for_each("approved")
 def approve(these: Selection) -> Any:
-    """Approve messages. They are sent when their time comes."""
+    """Approve messages that wait for a person. They are sent when their time comes."""
     return these.approve(base.SHELL, clock.now())
 
 
@@ -228,7 +229,7 @@ DAYS = click.IntRange(0, 36_500)
 @click.option("--older-than", "days", metavar="DAYS", type=DAYS, required=True)
 @base.yes_option
 def purge(days: int, yes: bool) -> None:
-    """Delete messages that ended (sent, failed, blocked, …) and replies at least DAYS days ago.
+    """Delete messages that ended (sent, failed and others) and replies at least DAYS days ago.
 
     It asks before it deletes more than 100 messages.
     """
@@ -262,7 +263,7 @@ def redact(to: str | None, days: int | None) -> None:
     else:
         total = counted(retention.redact_number, to, now)
         replies = counted(Reply.forget_number, to, now)
-        receipts.forget_number(to)
+        receipts_by_number.forget_number(to)
         LastReply.forget([to])
     SignIn.forget_searches()
     base.say(f"{total} redacted")

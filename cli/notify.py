@@ -11,7 +11,9 @@ from monitoring.notices import Notification
 
 TEST = Notification("a test", "This is a test of the notices about text messages.", "info")
 
-notify = base.Commands("notify", help="Notices for people, sent to NOTIFY_URL.")
+notify = base.Commands(
+    "notify", help="Send notices to people, at NOTIFY_URL: those that are due, or a test."
+)
 
 
 def _made(make):

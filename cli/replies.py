@@ -12,7 +12,7 @@ from replies.model import Reply
 
 LONGEST = 60  # characters of a text in the table
 
-replies = base.Commands("replies", help="What recipients wrote back: list, mark as read.")
+replies = base.Commands("replies", help="List what recipients wrote back, and mark it as read.")
 
 
 @replies.command("list")

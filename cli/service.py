@@ -1,5 +1,7 @@
-"""`flask db`, `carriers`, `stats`, `check` and `version`: the service as a whole."""
+"""`flask db`, `backup`, `carriers`, `stats`, `check` and `version`: the service as a whole."""
 
+import os
+import sys
 import time
 from datetime import timedelta
 from typing import Any
@@ -25,7 +27,9 @@ ACCEPTS, REFUSES, CANNOT_BE_ASKED = range(3)  # exit statuses of `carriers check
 
 say = base.say
 db = base.Commands("db", help="Create or migrate the tables of the database.")
-carriers = base.Commands("carriers", help="Check the carriers that CARRIER_URL names.")
+carriers = base.Commands(
+    "carriers", help="Ask the carriers in CARRIER_URL whether they would accept texts."
+)
 
 
 @db.command()
@@ -34,6 +38,34 @@ def upgrade() -> None:
     applied = database.upgrade()
     for line in [f"applied {name}" for name in applied] or ["the tables are up to date"]:
         base.say(line)
+
+
+@base.command
+@click.argument("file", type=click.Path(), metavar="FILE")
+def backup(file: str) -> None:
+    """Copy the database to a new file, also while the service runs; only you can read the copy.
+
+    An existing file is not overwritten. Of Postgres, this prints the command that makes the copy,
+    with exit status 1, as no file was written.
+    """
+    if line := database.db.dump_line(file):
+        base.say(line)
+        raise Refused("no file was written: run this command, which asks for the password")
+    database.db.connect(reuse_if_open=True)  # or its own error says why not
+    hidden = not sys.stderr.isatty()
+    with (
+        base.reserved(file),
+        base.beside(file) as written,
+        click.progressbar(length=100, label="copying", file=sys.stderr, hidden=hidden) as bar,
+    ):
+        try:
+            messages = database.db.copy(
+                written, lambda left, all: bar.update(100 - 100 * left // all - bar.pos)
+            )
+        except database.ERRORS as error:
+            raise Refused(f"no file was written: {error}") from None
+        size = os.path.getsize(written)
+    base.say(f"wrote {file}: {size / 1e6:,.1f} MB, {base.count(messages)}")
 
 
 @carriers.command("check")
@@ -66,7 +98,8 @@ def ask(carrier: Carrier, to: str | None) -> int:
     try:
         if to:
             message_id = str(model.new_id(clock.now()))
-            said = carrier.send(to, TEST_TEXT, message_id=message_id, valid_for=TEST_LASTS)
+            with carrier.session():
+                said = carrier.send(to, TEST_TEXT, message_id=message_id, valid_for=TEST_LASTS)
             base.say(f"{carrier.name} accepted the text" + (f": {said}" if said else ""))
         else:
             balance = carrier.balance()

@@ -6,7 +6,7 @@ Everything that is stored is a Table of `db`, which is SQLite or Postgres, as it
 from database.connections import connect, db, disconnect
 from database.errors import ERRORS, Refused
 from database.migrations import is_migrated, made_at, refuse_draft, upgrade
-from database.outages import is_outage, passed_over, reason, survived
+from database.outages import all_but_broken, is_outage, passed_over, reason, survived
 from database.postgres import patience
 from database.tables import (
     BATCH,

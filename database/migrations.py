@@ -22,6 +22,7 @@ def upgrade() -> list[str]:
     Upgrades that start together wait for one another; all but the first find nothing to do. Raise
     Refused if a draft made the tables.
     """
+    db.make()
     try:
         with patience(), db.atomic():  # to index ten million rows takes minutes
             db.begin_upgrade()

@@ -2,15 +2,20 @@
 
 import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 from peewee import DataError, IntegrityError, InterfaceError, OperationalError
 
 from database.connections import db, disconnect
 from database.errors import ERRORS, cause, sqlite_code, sqlstate
 from database.migrations import is_migrated
+from database.sqlite import owners
+
+Row = TypeVar("Row")
+Result = TypeVar("Result")
 
 # https://sqlite.org/rescode.html: locked, read-only, interrupted, unreadable, full, damaged
 _SQLITE_OUTAGES = {
@@ -31,6 +36,7 @@ _OF_THE_FILE = _SQLITE_OUTAGES - {
     sqlite3.SQLITE_LOCKED,
     sqlite3.SQLITE_INTERRUPT,
 }
+_FORBIDDEN = {sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
 # https://www.postgresql.org/docs/current/errcodes-appendix.html: no connection, no such database,
 # no permission to connect, rolled back in favour of another, no resources, not in this state,
 # stopped by an operator, a system error, damaged; read-only, a transaction that took too long
@@ -64,7 +70,10 @@ def reason(error: Exception) -> str:
         return type(error).__name__
     said = str(error).partition("\n")[0] or "out of memory"
     if sqlite_code(error) in _OF_THE_FILE:
-        said += f": {Path(db.database).absolute()}"
+        path = Path(db.database).absolute()
+        said += f": {path}"
+        if sqlite_code(error) in _FORBIDDEN:
+            said += f"; {owners(path)}"
     return f"{said}; flask db upgrade makes the tables" if _tables_are_old(error) else said
 
 
@@ -95,6 +104,39 @@ def passed_over(log: logging.Logger, what: str) -> Iterator[None]:
         if is_outage(error):
             raise
         log.error("%s: unexpected %s", what, type(error).__name__)
+
+
+def all_but_broken(
+    action: Callable[[Sequence[Row]], Result],
+    rows: Sequence[Row],
+    log: logging.Logger,
+    what: Callable[[Row], str],
+    move_on: Callable[[Row], Any] | None = None,
+) -> list[Result]:
+    """Call an action with rows, which changes all of them or none; return its results.
+
+    If a row breaks it, the rows are halved, and each half is done by itself, until that row is
+    alone. It is logged as `what` says, by its id, moved on, so that it is not the next again, and
+    passed over. An outage is raised: then no row is at fault.
+    """
+    if not rows:
+        return []
+    if len(rows) == 1:
+        (row,) = rows
+        with passed_over(log, what(row)):
+            return [action(rows)]
+        if move_on:
+            with passed_over(log, f"{what(row)}, and stays due"):
+                move_on(row)
+        return []
+    try:
+        return [action(rows)]
+    except Exception as error:
+        if is_outage(error):
+            raise
+    half = len(rows) // 2
+    first = all_but_broken(action, rows[:half], log, what, move_on)
+    return first + all_but_broken(action, rows[half:], log, what, move_on)
 
 
 def _tables_are_old(error):

@@ -1,5 +1,6 @@
 """Postgres: connections that give up on a silent server, and notice those that died idle."""
 
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -100,6 +101,19 @@ class Postgres(Transactions, PostgresDialect, PooledPostgresqlDatabase):
 
     def bytes_left(self) -> int | None:
         """Return None: of its disk, only Postgres knows."""
+
+    def make(self) -> None:
+        """Do nothing: only Postgres' own tools make one."""
+
+    def dump_line(self, path: str) -> str | None:
+        """Return the line that has Postgres' own tool write a copy, without the password."""
+        address, mark, query = self.url.partition("?")
+        scheme, _, rest = address.partition("://")
+        login, at, place = rest.rpartition("@")
+        options = [each for each in query.split("&") if "password=" not in each]
+        url = f"{scheme}://{login.partition(':')[0]}{at}{place}{mark}{'&'.join(options)}"
+        words = ["pg_dump", "--format=custom", f"--file={path}", url.removesuffix("?")]
+        return f"umask 077; {shlex.join(words)}"  # or others could read it
 
     def scrub(self) -> None:
         """Do nothing: Postgres' own vacuum removes what was redacted in the background."""

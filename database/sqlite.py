@@ -1,11 +1,12 @@
 """SQLite: a private file, short naps while others write, and values that leave no trace."""
 
 import os
+import pwd
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from database.errors import Refused, sqlite_code
 from database.transactions import Transactions
 
 SCRUB_TRIES, SCRUB_WAIT, SCRUB_PAUSE = 20, 1, 0.2  # seconds; so writers wait in short spells
+COPIED = 1_000  # pages at a time; there are Ctrl-C and progress between them
 FULL = 16_000_000  # bytes, or a fiftieth of a small disk: SQLite's log may take some megabytes
 
 
@@ -52,8 +54,47 @@ class Sqlite(Transactions, SqliteDialect, PooledSqliteDatabase):
     """
 
     def _connect(self) -> sqlite3.Connection:
-        make_private(self.database)  # its log and index get the same permissions
+        if is_missing(self.database):  # SQLite would make one without tables
+            path = Path(self.database).absolute()
+            raise OperationalError(f"there is no database at {path}; flask db upgrade makes it")
         return super()._connect()
+
+    def make(self) -> None:
+        """Make the file, which nobody else may read, unless it exists; so are its log and index.
+
+        Raise Refused if it cannot be made.
+        """
+        try:
+            os.close(os.open(self.database, os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            return
+        except OSError as error:
+            path = Path(self.database).absolute()
+            raise Refused(
+                f"{path} cannot be made: {error.strerror.lower()}; {owners(path)}"
+            ) from None
+
+    def dump_line(self, path: str) -> str | None:
+        """Return None: `copy` writes a copy."""
+
+    def copy(self, path: str, progress: Callable[[int, int], None]) -> int:
+        """Write a copy, as of now, to an empty file; return how many messages it has.
+
+        Others read and write meanwhile. `progress` is told how many pages are left, and of how
+        many.
+        """
+        ours = f"{Path(self.database).absolute().as_uri()}?mode=rw"
+        with (
+            closing(sqlite3.connect(ours, uri=True, isolation_level=None)) as source,
+            closing(sqlite3.connect(path)) as target,
+        ):
+            source.execute("BEGIN")  # without it, each write would begin the copy anew
+            messages = source.execute("SELECT COUNT(*) FROM message").fetchone()[0]
+            target.execute("PRAGMA journal_mode = off")
+            source.backup(
+                target, pages=COPIED, progress=lambda status, left, all: progress(left, all)
+            )
+        return messages
 
     def begin(self, lock_type: str | None = None) -> None:
         self._retry_while_locked(super().begin, lock_type)
@@ -118,14 +159,35 @@ class Sqlite(Transactions, SqliteDialect, PooledSqliteDatabase):
         return not self.connection().in_transaction
 
 
-def make_private(path: str | Path) -> None:
-    """Create a file that nobody else may read, unless it exists or cannot be created."""
-    with suppress(OSError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
+def is_missing(path: str) -> bool:
+    """Return whether there is no such file, as far as this process may see."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def owners(path: Path) -> str:
+    """Return who this process is, and whose a file and its folder are, as far as it may see."""
+    found = []
+    for each in (path, *path.parents):
+        with suppress(OSError):
+            found.append(f"{each} belongs to {_user(each.stat().st_uid)}")
+    return f"this process runs as {_user(os.geteuid())}, {', '.join(found[:2])}"
+
+
+def _user(number):
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
 
 
 def open_sqlite(path: str) -> Sqlite:
-    """Return the database in a file, which it makes when it is first used."""
+    """Return the database in a file."""
     return Sqlite(
         path,
         pragmas={

@@ -34,36 +34,39 @@ class Table(Model):
 
     @classmethod
     def delete_some(cls, condition: Expression) -> int:
-        """Delete a batch of the rows that meet a condition; return how many.
-
-        If there are none, take no lock.
-        """
-        key = cls._meta.primary_key
-        batch = cls.select(key).where(condition).limit(FEW)
-        if not batch.exists():
-            return 0
-        return cls.delete().where(locked(key, batch), condition).execute()
+        """Delete a batch of the rows that meet a condition; return how many."""
+        return cls._change_some(cls.delete(), condition)
 
     @classmethod
-    def date_back(cls, now: datetime) -> None:
-        """Date instants now that are further ahead than they can be: the clock was set back."""
+    def date_back(cls, now: datetime) -> int:
+        """Date instants now that are further ahead than they can be: the clock was set back.
+
+        A call changes a batch of rows, and returns how many: 0 once nothing is left.
+        """
         for field in cls._meta.sorted_fields:
             if isinstance(field, InstantField) and field.longest is not None:
                 ahead = field > now + field.longest + SKEW
-                cls._in_batches(cls.update({field: now}), ahead, field.among(now))
+                change = cls.update({field: now})
+                if changed := cls._change_some(change, ahead, field.among(now)):
+                    return changed
+        return 0
 
     @classmethod
-    def _in_batches(cls, change, *conditions):
-        """Change the rows that meet the conditions, in batches, so that others do not wait long.
+    def _change_some(cls, change, *conditions):
+        """Change a batch of the rows that meet the conditions; return how many.
 
         If there are none, take no lock.
         """
-        key = cls._meta.primary_key
-        batch = cls.select(key).where(*conditions).limit(BATCH)
-        if batch.exists():
-            change = change.where(locked(key, batch), *conditions)
-            while change.execute():
-                pass
+        key = cls._key_of_batches()
+        batch = cls.select(key).where(*conditions).limit(FEW)
+        if not batch.exists():
+            return 0
+        return change.where(locked(key, batch), *conditions).execute()
+
+    @classmethod
+    def _key_of_batches(cls):
+        """Return the column by which a batch is found."""
+        return cls._meta.primary_key
 
 
 class InstantField(BigIntegerField):

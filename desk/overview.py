@@ -4,11 +4,13 @@ from datetime import datetime, timedelta
 
 from flask import current_app, g
 
+from access.keys import Role
 from carriers.lanes import Lane, Routes
+from database import clock
 from desk.door import blueprint
 from desk.lists import MANY
 from messages.model import Message
-from monitoring.health import Health
+from monitoring.health import Health, Problem
 from reports import queue, usage
 
 HOUR, HOURS_OF_DAY = timedelta(hours=1), 24
@@ -20,6 +22,13 @@ def health() -> Health:
     if "health" not in g:
         g.health = current_app.extensions["health"].read()
     return g.health
+
+
+@blueprint.app_template_global()
+def problems() -> list[Problem]:
+    """Return the problems: to an approver, those because of which texts wait."""
+    found = current_app.extensions["health"].problems(health(), clock.now())
+    return found if g.person.role == Role.OPERATOR else [each for each in found if each.stops]
 
 
 @blueprint.app_template_global()

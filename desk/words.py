@@ -5,11 +5,12 @@ import unicodedata
 from datetime import datetime, timedelta
 
 from flask import request
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 import recipients
 from recipients.hours import written
 
+_INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 _TIME = re.compile(r"\b(\d\d?):(\d\d) ([AP])M\b")
 TWELVE_HOURS = (
     "aa ak am ar as bal bem bgc bho bn brx byn cad ccp ceb chr cic ckb csw doi dz ee el en fil gaa "
@@ -57,6 +58,20 @@ def date_and_time(at: datetime, now: datetime, seconds: bool = False) -> str:
     """Write an instant in its own zone, with the year unless it is the current one."""
     words = for_reader(written(at)) + (f", {at.year}" if at.year != now.year else "")
     return re.sub(r"(:\d\d)", rf"\1:{at:%S}", words, count=1) if seconds else words
+
+
+def instant(at: datetime, now: datetime) -> Markup:
+    """Write an instant so that the script rewrites it in the reader's zone."""
+    time = Markup('<time class="instant" datetime="{}">{} UTC</time>')
+    return time.format(at.isoformat(), date_and_time(at, now))
+
+
+def with_instants(sentence: str, now: datetime) -> Markup:
+    """Return a sentence with its instants written in this way."""
+    *before, last = re.split(f"({_INSTANT})", sentence)
+    pairs = zip(before[::2], before[1::2], strict=True)
+    known = (escape(words) + instant(datetime.fromisoformat(at), now) for words, at in pairs)
+    return Markup("").join(known) + escape(last)
 
 
 def ago(at: datetime, now: datetime) -> str:
@@ -115,5 +130,5 @@ def named(character: str) -> str:
     return unicodedata.name(character, "control character").lower() if is_unseen else character
 
 
-FILTERS = (ago, counted, date_and_time, number, span, time_of_day, unbroken)
+FILTERS = (ago, counted, instant, number, span, time_of_day, unbroken, with_instants)
 """The filters of the templates."""

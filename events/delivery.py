@@ -16,16 +16,18 @@ from carriers import CarrierError
 from carriers.http import Answer
 from carriers.webhook import SignedPosts, decoded
 from database import clock, isoformat
-from events.outbox import Event, EventAddress
+from events.outbox import Event, EventAddress, body_of_test, new_webhook_id
 
 TIMEOUT = 15  # seconds, from the connection to the status line
 AT_ONCE = 2  # requests to one address
 DELAYS = (5, 5 * 60, 30 * 60, *(hours * 3600 for hours in (2, 5, 10, 14, 20, 24)))
 """Seconds until each further try; up to a fifth more."""
 
+LATER = timedelta(hours=1)  # for an event that cannot be begun
 IDLE = 1  # seconds between looks into the database while no try ends
 GRACE = 1  # seconds at the end for answers to tries that began late
 GONE = 410
+LONGEST_SHOWN = 200  # bytes of what a receiver answers to a test
 OFF_BY_RECEIVER = "the receiver answered 410 (Gone)"
 
 log = logging.getLogger("events")
@@ -73,7 +75,7 @@ class Deliveries:
         self.receivers = {}  # by URL, those with events in hand
         self.ended = Queue()  # tries; None ends a wait; no SimpleQueue, see sending.runtime.Ended
         self.unrecorded = []
-        self.stop_requested = False
+        self.has_more = self.stop_requested = False
         self.give_up_at = math.inf
         self.thread = threading.Thread(target=self.run, daemon=True)
 
@@ -130,7 +132,7 @@ class Deliveries:
             database.disconnect()
             if self.receivers or not database.is_outage(error):
                 log.error("the database failed, trying again: %s", database.reason(error))
-        if left > 0 and (self.receivers or not finishing):
+        if left > 0 and (self.receivers or self.has_more or not finishing):
             return False
         for receiver in self.receivers.values():
             receiver.close()
@@ -152,6 +154,7 @@ class Deliveries:
     def exchange(self, now: datetime) -> None:
         """Record the tries that have ended, and begin those that are due."""
         self.record(now)
+        self.has_more = False
         if not self.stopping:
             addresses = Event.receivers(now, self.began_at)
             random.shuffle(addresses)  # keys may share an address: none is always the first
@@ -167,26 +170,57 @@ class Deliveries:
         room, until = AT_ONCE - len(receiver.in_hand), now + self.lease
         if not room:
             return
-        with database.db.atomic():  # what cannot be begun is claimed by nobody
-            for event in Event.claim(address.key_id, room, now, until, self.began_at):
-                if event.id not in receiver.in_hand:  # a request can outlast its lease
-                    self.begin(receiver, event, address)
+        due = address.key_id, room, now
+        try:
+            with database.db.atomic():  # what cannot be begun is claimed by nobody
+                self.begin_all(receiver, Event.claim(*due, until, self.began_at), address)
+        except Exception as error:
+            if database.is_outage(error) or isinstance(error, RuntimeError):  # there is no thread
+                raise
+            for events in self.claim_but_broken(due, until):
+                self.begin_all(receiver, events, address)
+
+    def claim_but_broken(self, due: tuple, until: datetime) -> list[list[Event]]:
+        """Claim events that are due; those that break this are tried much later."""
+
+        def claim(ids):
+            with database.db.atomic():
+                return Event.claim(*due, until, self.began_at, ids)
+
+        def put_off(id):
+            Event.put_off(id, until + LATER)
+            self.has_more = True  # what is due behind it
+
+        what = "event {} is put off".format
+        ids = Event.ids_due(*due, self.began_at)
+        return database.all_but_broken(claim, ids, log, what, put_off)
 
     def record(self, now: datetime) -> None:
         """Record the results of the tries that have ended."""
-        if not self.unrecorded:
-            return
-        accepted = [each.event for each in self.unrecorded if each.accepted]
+
+        def record(tries):
+            self.record_tries(tries, now)
+
+        def put_off(broken):
+            words = "its answer cannot be recorded"
+            broken.event.failed(words, next_try(broken.event.tries, None, now), now)
+
+        what = "the answer to event {0.event.webhook_id} is not recorded".format
+        database.all_but_broken(record, self.unrecorded, log, what, put_off)
+        for each in self.unrecorded:
+            self.receivers[each.address.url].in_hand.discard(each.event.id)
+        self.unrecorded = []
+
+    def record_tries(self, tries: list[Try], now: datetime) -> None:
+        """Record the results of some tries in one transaction."""
+        accepted = [each.event for each in tries if each.accepted]
+        failed = [each for each in tries if not each.accepted]
         with database.db.atomic():
             Event.delivered(accepted)
             EventAddress.note_success({event.key_id for event in accepted})
             self.note_notified({event.message_id for event in accepted}, now)
-            failed = [each for each in self.unrecorded if not each.accepted]
             failed.sort(key=lambda each: each.event.key_id)  # or there could be a deadlock
             lines = [self.record_failure(each, now) for each in failed]
-        for each in self.unrecorded:
-            self.receivers[each.address.url].in_hand.discard(each.event.id)
-        self.unrecorded = []
         for each, line in zip(failed, lines, strict=True):
             about = {"message_id": str(each.event.message_id), "key": each.address.key.name}
             log.warning(*line, extra=about)
@@ -209,6 +243,12 @@ class Deliveries:
 
     # The receivers
 
+    def begin_all(self, receiver: Receiver, events: list[Event], address: EventAddress) -> None:
+        """Begin tries of events."""
+        for event in events:
+            if event.id not in receiver.in_hand:  # a request can outlast its lease
+                self.begin(receiver, event, address)
+
     def begin(self, receiver: Receiver, event: Event, address: EventAddress) -> None:
         """Begin a try of an event."""
         threading.Thread(target=self.deliver, args=(receiver, event, address), daemon=True).start()
@@ -217,16 +257,38 @@ class Deliveries:
 
     def deliver(self, receiver: Receiver, event: Event, address: EventAddress) -> None:
         """Send an event to its receiver; runs in a thread of its own."""
-        answer = None
-        try:
-            secrets = [decoded(secret) for secret in address.secrets(clock.now())]
-            answer = receiver.post_signed(event.webhook_id, event.body, secrets)
-            words = f"HTTP {answer.status}"
-        except CarrierError as error:
-            words = str(error)
-        except Exception as error:  # its words may hold the address
-            words = f"unexpected {type(error).__name__}"
+        answer, words = tell(receiver, event.webhook_id, event.body, address)
         self.ended.put(Try(event, address, answer, words))
+
+
+def tell(
+    receiver: Receiver, webhook_id: str, body: str, address: EventAddress
+) -> tuple[Answer | None, str]:
+    """Send a body, signed, to an address; return the answer, and it or its absence in words."""
+    try:
+        secrets = [decoded(secret) for secret in address.secrets(clock.now())]
+        answer = receiver.post_signed(webhook_id, body, secrets)
+        return answer, f"HTTP {answer.status}"
+    except CarrierError as error:
+        return None, str(error)
+    except Exception as error:  # its words may hold the address
+        return None, f"unexpected {type(error).__name__}"
+
+
+def tell_test(address: EventAddress, now: datetime) -> tuple[bool, str]:
+    """Send an event of the type TEST to an address, and store nothing.
+
+    Return whether the receiver accepted it, and its answer in words, for an operator.
+    """
+    receiver = Receiver(address.url)
+    try:
+        answer, words = tell(receiver, new_webhook_id(), body_of_test(now), address)
+    finally:
+        receiver.close()
+    if answer is None:
+        return False, words
+    said = " ".join(answer.body[:LONGEST_SHOWN].decode(errors="replace").split())
+    return answer.success, f"the receiver answered {words}{said and f': {said}'}"
 
 
 def next_try(tries: int, retry_after: float | None, now: datetime) -> datetime | None:

@@ -38,6 +38,7 @@ FEWEST_TRIES = 3
 BY_RECEIPT = ("delivered", "undelivered")
 WITH_REASON = ("failed", "undelivered")
 REPLIED = "text_message.replied"
+TEST = "text_message.test"
 
 
 class EventAddress(Table):
@@ -156,6 +157,18 @@ def body(message: Any, at: datetime) -> str:
     return json.dumps(content)
 
 
+def body_of_test(at: datetime) -> str:
+    """Return the body of a test event: about a message that there is none of."""
+    return json.dumps(
+        {"type": TEST, "timestamp": isoformat(at), "data": {"message_id": str(uuid.uuid4())}}
+    )
+
+
+def new_webhook_id() -> str:
+    """Return an id by which a receiver knows an event again."""
+    return f"evt_{uuid.uuid4().hex}"
+
+
 class Backlog(NamedTuple):
     """How many events of a key wait or were given up."""
 
@@ -222,7 +235,7 @@ class Event(Table):
 
     @classmethod
     def _new(cls, key, message_id, at, content):
-        of_whom = {"webhook_id": f"evt_{uuid.uuid4().hex}", "key": key, "message_id": message_id}
+        of_whom = {"webhook_id": new_webhook_id(), "key": key, "message_id": message_id}
         return of_whom | {"at": at, "body": content, "next_try_at": at}
 
     # Delivery
@@ -236,18 +249,40 @@ class Event(Table):
 
     @classmethod
     def claim(
-        cls, key: int, limit: int, now: datetime, until: datetime, began_at: datetime | None
+        cls,
+        key: int,
+        limit: int,
+        now: datetime,
+        until: datetime,
+        began_at: datetime | None,
+        among: Collection[int] | None = None,
     ) -> list[Self]:
         """Take up to `limit` events of a key that are due, the longest due first.
 
         Nobody else gets them before they are recorded, or before `until`. With `began_at`, events
-        that were tried since then are not due.
+        that were tried since then are not due. `among` are the ids to choose from, if not all.
         """
-        due = cls.select(cls.id).where(cls.key == key, cls._due(now, began_at))
-        due = due.order_by(cls.next_try_at).limit(limit)
+        due = cls._first_due(key, limit, now, began_at)
+        if among is not None:
+            due = due.where(cls.id.in_([*among]))
         claim = cls.update(next_try_at=until).where(locked(cls.id, due))
         claimed = claim.returning(cls).execute()
         return sorted(claimed, key=lambda event: event.id)
+
+    @classmethod
+    def ids_due(cls, key: int, limit: int, now: datetime, began_at: datetime | None) -> list[int]:
+        """Return the ids of those events that `claim` would take."""
+        return [event.id for event in cls._first_due(key, limit, now, began_at)]
+
+    @classmethod
+    def put_off(cls, id: int, until: datetime) -> None:
+        """Have an event that waits be tried no sooner."""
+        cls.update(next_try_at=until).where(cls.id == id, cls.next_try_at.is_null(False)).execute()
+
+    @classmethod
+    def _first_due(cls, key, limit, now, began_at):
+        due = cls.select(cls.id).where(cls.key == key, cls._due(now, began_at))
+        return due.order_by(cls.next_try_at).limit(limit)
 
     @classmethod
     def _due(cls, now, began_at):
@@ -255,11 +290,10 @@ class Event(Table):
         return due & ((cls.tries == 0) | (cls.next_try_at <= began_at)) if began_at else due
 
     @classmethod
-    def date_back(cls, now: datetime) -> None:
+    def date_back(cls, now: datetime) -> int:
         """Have events be tried now that were never tried, and date the others like any table."""
         ahead = (cls.tries == 0) & (cls.next_try_at > now + SKEW)
-        cls._in_batches(cls.update(next_try_at=now), ahead)
-        super().date_back(now)
+        return cls._change_some(cls.update(next_try_at=now), ahead) or super().date_back(now)
 
     @classmethod
     def delivered(cls, claimed: Iterable[Self]) -> None:
@@ -288,7 +322,7 @@ class Event(Table):
         off = EventAddress.select(EventAddress.key).where(EventAddress.off.is_null(False))
         waiting = cls.select(cls.id).where(cls.next_try_at.is_null(False), cls.key.in_(off))
         give_up = cls.update(next_try_at=None, given_up_at=now)
-        return give_up.where(locked(cls.id, waiting.limit(database.BATCH))).execute()
+        return give_up.where(locked(cls.id, waiting.limit(database.FEW))).execute()
 
     @classmethod
     def forget(cls, now: datetime) -> int:
@@ -305,7 +339,7 @@ class Event(Table):
         if key:
             again &= _is_of_name(key.name)
         changes = {"tries": 0, "next_try_at": now, "given_up_at": None}
-        some = cls.select(cls.id).where(again).limit(database.BATCH)
+        some = cls.select(cls.id).where(again).limit(database.FEW)
         with db.transaction():
             if count := cls.update(changes).where(locked(cls.id, some)).execute():
                 _audit(Action.RETRIED_EVENTS, now, key, count=count)

@@ -15,24 +15,23 @@ from messages.model import WAITING, Message, Status, has_status
 def to_ask(carrier: Way, now: datetime, limit: int) -> list[Attempt]:
     """Return some attempts about which a carrier is to be asked now, the longest due first.
 
-    Their messages wait.
+    Their messages wait, and no scheduler is asking about them.
     """
     due = _is_unclear_at(carrier) & _is_to_ask(now)
     waiting = Attempt.select().join(Message).where(due, has_status(*WAITING))
     return [*waiting.order_by(Attempt.ask_at).limit(limit)]
 
 
-def ask_again_at(
-    message_id: uuid.UUID, carrier: Way, at: datetime, now: datetime | None = None
-) -> bool:
-    """Decide when a carrier is asked about a message.
+def take(message_id: uuid.UUID, carrier: Way, sender: uuid.UUID, now: datetime) -> bool:
+    """Take it in hand to ask a carrier about a message; False if another scheduler has done so."""
+    own = _is_unclear_at(carrier) & _is_to_ask(now) & (Attempt.message == message_id)
+    return Attempt.update(sender=sender).where(own).execute() > 0
 
-    With `now`, only if it is due: False if another scheduler has done so.
-    """
+
+def ask_again_at(message_id: uuid.UUID, carrier: Way, at: datetime) -> None:
+    """Decide when a carrier is asked about a message, by whatever scheduler."""
     own = _is_unclear_at(carrier) & (Attempt.message == message_id)
-    if now:
-        own &= _is_to_ask(now)
-    return Attempt.update(ask_at=at).where(own).execute() > 0
+    Attempt.update(ask_at=at, sender=None).where(own).execute()
 
 
 def texts_at(
@@ -68,7 +67,8 @@ def rule_out(message: Message, carrier: Way, now: datetime) -> int:
     Return how many of them were given to it since a person retried the message.
     """
     own = _is_unclear_at(carrier) & (Attempt.message == message.id)
-    ruled_out = Attempt.update(result=Result.NOT_TAKEN, ended_at=now, ask_at=None).where(own)
+    ruled_out = Attempt.update(result=Result.NOT_TAKEN, ended_at=now, ask_at=None, sender=None)
+    ruled_out = ruled_out.where(own)
     numbers = [each.number for each in ruled_out.returning(Attempt.number).execute()]
     return sum(number > message.tries_before for number in numbers)
 
@@ -80,7 +80,7 @@ def deaths(message: Message) -> int:
 
 
 def _is_to_ask(now):
-    return Attempt.ask_at <= now
+    return (Attempt.ask_at <= now) & Attempt.sender.is_null()
 
 
 def _is_unclear_at(carrier):

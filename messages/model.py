@@ -176,10 +176,11 @@ class Message(Table):
         return self._end_claim(**changes)
 
     @classmethod
-    def date_back(cls, now: datetime) -> None:
+    def date_back(cls, now: datetime) -> int:
         """Have queued messages be due by now, and date all like any table."""
-        cls._in_batches(cls.update(send_at=now), IS_SENDABLE, cls.send_at > now + SKEW)
-        super().date_back(now)
+        change = cls.update(send_at=now)
+        queued = cls._change_some(change, IS_SENDABLE, cls.send_at > now + SKEW)
+        return queued or super().date_back(now)
 
     @classmethod
     def put_back(cls, messages: Collection[Self]) -> None:

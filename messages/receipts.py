@@ -11,67 +11,26 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from peewee import EXCLUDED, BooleanField, ModelSelect, TextField, UUIDField, ValuesList, fn
+from peewee import ValuesList
 
-from carriers import Receipt
+from carriers import Receipt, Shown
 from carriers.lanes import FIRST
 from carriers.ways import Way
-from database import PAST, CarrierTextField, InstantField, Table, db, lock_texts
+from database import db, lock_texts
+from messages import receipts_by_number as by_number
 from messages.attempts import DIED, Attempt, Result
+from messages.early_receipts import KEPT, EarlyReceipt
 from messages.model import TAKEN, Message, Status, has_status
 
 log = logging.getLogger("receipts")
 
-KEPT = timedelta(days=3)
-"""How long a receipt waits for a text accepted late; most belong to others on the account.
-
-A repeat does not make it wait longer.
-"""
-
 LATE = timedelta(minutes=5)
 """How long a receipt may wait for its text to be accepted until it counts as unmatched."""
-
-MOST_COPIES = 20
-"""How many copies of texts to a number are looked at to find the one that a receipt is of."""
-
-MOST_KEPT = 100
-"""How many receipts kept for some numbers are looked at when texts to these are recorded."""
 
 _MAY_BECOME = {  # delivered is the last word
     Status.DELIVERED: has_status(Status.SENT, Status.UNDELIVERED),
     Status.UNDELIVERED: has_status(Status.SENT),
 }
-
-
-class EarlyReceipt(Table):
-    """A receipt for which no message is known: acceptance is recorded later, or it is not ours."""
-
-    # After the carrier's name and a space
-    reference = CarrierTextField(primary_key=True)
-    carrier = TextField(null=True)
-    delivered = BooleanField()
-    reason = CarrierTextField(null=True)
-    received_at = InstantField(PAST, index=True)
-    number = TextField(null=True, index=True)  # the recipient, if the carrier names it
-    message_id = UUIDField(null=True, index=True)  # if the carrier repeats it
-
-    @classmethod
-    def keep(cls, said: Receipt, now: datetime, carrier: Way) -> None:
-        """Keep a receipt until acceptance is recorded; `delivered` replaces one kept before."""
-        early = cls(carrier=carrier.name, received_at=now)
-        early.delivered, early.reason = said.delivered, said.reason
-        early.number, early.message_id = said.number, said.message_id
-        early.reference = f"{carrier.name} {said.reference}"
-        key, *others = cls._meta.sorted_fields
-        row = cls.insert(early.__data__)
-        news = ~cls.delivered & EXCLUDED.delivered
-        row.on_conflict(conflict_target=[key], preserve=others, where=news).execute()
-
-    @property
-    def receipt(self) -> Receipt:
-        """The receipt as it came."""
-        reference = self.reference.removeprefix(f"{self.carrier} ")
-        return Receipt(reference, self.delivered, self.reason, self.number, self.message_id)
 
 
 # Accepted texts
@@ -82,12 +41,15 @@ def sent(
     now: datetime,
     carrier: Way,
     numbers: Mapping[UUID, int] | None = None,
+    *,
+    only_open: bool = False,
 ) -> int:
     """Record that a carrier accepted messages; return how many that changed.
 
     `references` are its own, by the messages' ids. An acceptance counts even if the claim is lost.
     It changes nothing if its reference is known from before a person retried the message. `numbers`
     are those of the copies; if one is not given, it is the first copy whose result is not known.
+    With `only_open` it counts only for such a copy, and only if no other copy has the reference.
     """
     if not references:
         return 0
@@ -95,8 +57,10 @@ def sent(
     with db.atomic():
         lock_texts({each for each in said.values() if each} | {*map(str, said)})
         known = _known(said, carrier)
+        if only_open:
+            known |= _of_others(said, carrier)
         new = {id: each for id, each in said.items() if id not in known}
-        recipients = _take(new, now, carrier, numbers or {}) if new else []
+        recipients = _take(new, now, carrier, numbers or {}, only_open) if new else []
         _apply_early(said, {*recipients} - {None}, carrier, now)
     return len(recipients)
 
@@ -114,7 +78,15 @@ def _known(references, carrier):
     return {id for id, reference in references.items() if (id, reference) in recorded}
 
 
-def _take(references, now, carrier, numbers):
+def _of_others(references, carrier):
+    """Return the messages whose given reference is a copy's already."""
+    said = {each for each in references.values() if each}
+    known = Attempt.select(Attempt.reference).where(Attempt.reference.in_([*said]))
+    known = {each.reference for each in known.where(Attempt.is_by(carrier))}
+    return {id for id, reference in references.items() if reference in known}
+
+
+def _take(references, now, carrier, numbers, only_open=False):
     """Record that the carrier accepted messages; return their numbers, None for a redacted one.
 
     A try that was counted when its answer was lost does not count again.
@@ -122,6 +94,10 @@ def _take(references, now, carrier, numbers):
     these = Message.select(Message.id).where(Message.id.in_([*references]))
     db.lock_rows(these.order_by(Message.id)).execute()  # so no copy of theirs changes meanwhile
     copies = Attempt.open_copies(references, carrier, numbers)
+    if only_open:
+        references = {id: each for id, each in references.items() if id in copies}
+        if not references:
+            return []
     in_doubt = {id: each for id, each in copies.items() if each.result == Result.UNCLEAR}
     counted = {id for id, each in in_doubt.items() if each.words != DIED}
     rows = [(Message.id.db_value(id), each, id not in counted) for id, each in references.items()]
@@ -144,6 +120,28 @@ def _take(references, now, carrier, numbers):
         since_retry = copy.number > message.tries_before
         message.settle_doubts(Way(copy.carrier or FIRST), int(since_retry), once=True)
     return [number for _, number in changed]
+
+
+def shown(said: Iterable[Shown], now: datetime, carrier: Way) -> int:
+    """Record that a carrier has texts, as it shows by itself; return how many that changed.
+
+    Only texts whose answer is not recorded are changed: those in doubt, and those under way.
+    """
+    said = {UUID(each.message_id): each for each in said}
+    if not said:
+        return 0
+    copies = Attempt.select(Message.id, Message.parts).join(Message)
+    copies = copies.where(Message.id.in_([*said]), Attempt.is_open()).objects(Message)
+    # Looked at without a lock first: the answers to most texts are recorded by then
+    references = {
+        each.id: said[each.id].reference for each in copies if _counts(said[each.id], each)
+    }
+    return sent(references, now, carrier, only_open=True)
+
+
+def _counts(said, message):
+    """Return whether what a carrier shows of a message is of the whole text."""
+    return message.parts == 1 or not said.of_part
 
 
 def found(attempt: Attempt, references: Collection[str], now: datetime, carrier: Way) -> bool:
@@ -201,7 +199,7 @@ def look_again(number: str, now: datetime) -> set[UUID]:
     They may be of any carrier. Return the ids of the messages that they belong to.
     """
     with db.atomic():
-        return _apply_kept(_kept_lately({number}), now)
+        return _apply_kept(by_number.kept_lately({number}), now)
 
 
 def unmatched(since: datetime, now: datetime) -> int:
@@ -211,13 +209,6 @@ def unmatched(since: datetime, now: datetime) -> int:
     """
     at = EarlyReceipt.received_at
     return EarlyReceipt.select().where(at >= since, at < now - LATE).count()
-
-
-def forget_number(number: str) -> None:
-    """Forget a number in the receipts that are kept for it, unless a message to it is left."""
-    kept = EarlyReceipt.number == number
-    kept &= ~fn.EXISTS(Message.select().where(Message.to == number))
-    EarlyReceipt.update(number=None).where(kept).execute()
 
 
 def forget(now: datetime) -> int:
@@ -232,13 +223,7 @@ def _apply_early(references, numbers, carrier, now):
     own = EarlyReceipt.carrier == carrier.name
     _apply_kept(EarlyReceipt.select().where(meant, own), now)
     if numbers:
-        _apply_kept(_kept_lately(numbers).where(own), now)
-
-
-def _kept_lately(numbers) -> ModelSelect:
-    """Select the latest receipts that are kept for these numbers; older ones are hardly ours."""
-    kept = EarlyReceipt.select().where(EarlyReceipt.number.in_(numbers))
-    return kept.order_by(EarlyReceipt.received_at.desc()).limit(MOST_KEPT)
+        _apply_kept(by_number.kept_lately(numbers).where(own), now)
 
 
 def _apply_kept(kept, now):
@@ -260,8 +245,8 @@ def _apply(said, at, carrier, now):
     if copy is None:
         return said.message_id if _is_of_other_part(said, carrier) else None
     id = copy.message_id
-    if copy.result == Result.UNCLEAR:  # the receipt shows that it was accepted, too
-        _take({id: said.reference}, now, carrier, {id: copy.number})
+    if copy.result in (None, Result.UNCLEAR):  # the receipt shows that it was accepted, too
+        _take({id: said.reference}, now, carrier, {id: copy.number}, only_open=True)
         copy.reference = said.reference
     status = Status.DELIVERED if said.delivered else Status.UNDELIVERED
     counts = copy.counts_now() if said.delivered else copy.is_latest_taken()
@@ -276,33 +261,24 @@ def _apply(said, at, carrier, now):
 def copy_of(said: Receipt, at: datetime, carrier: Way) -> Attempt | None:
     """Return the copy that a receipt is of, or None if that is not known.
 
-    It is the latest that has its reference; or the only one in doubt that the carrier may have
-    given to its number lately.
+    It is the latest that has its reference; or, of the message that it names, the first whose
+    result is not known. If it names none, its number may tell.
     """
     has_it = (Attempt.reference == said.reference) & Attempt.is_by(carrier)
     latest = Attempt.select().where(has_it).order_by(Attempt.ended_at.desc()).first()
-    return latest or (_only_doubt(said, at, carrier) if said.number else None)
+    if latest:
+        return latest
+    if said.message_id:
+        return _open_copy(said, carrier)
+    return by_number.only_doubt(said, at, carrier) if said.number else None
 
 
-def _only_doubt(said, at, carrier):
-    """Return the copy in doubt, if it is of the only text to a number that a carrier got lately.
-
-    If the carrier was given it twice, only `delivered` counts: another word may be of either copy.
-    """
-    copies = _recent_copies(said.number, at, carrier)
-    open = [copy for copy in copies if copy.result != Result.TAKEN]
-    unclear = [each for each in open if each.result == Result.UNCLEAR and each.begun_at <= at]
-    if len({copy.message_id for copy in copies}) != 1 or len(copies) == MOST_COPIES:
-        return None
-    counts = said.delivered or len(open) == 1
-    return min(unclear, key=lambda copy: copy.number, default=None) if counts else None
-
-
-def _recent_copies(number, at, carrier):
-    """Return some copies of texts to a number that a carrier got lately, or may have got."""
-    recent = Message.finished_at.is_null() | (Message.finished_at > at - KEPT)
-    given = Attempt.is_open() | (Attempt.ended_at > at - KEPT)
-    return [*Attempt.given_to(number, carrier).where(recent, given).limit(MOST_COPIES)]
+def _open_copy(said, carrier):
+    """Return the first copy of the message that a receipt names whose result is not known."""
+    copies = Attempt.select(Attempt, Message.id, Message.parts).join(Message)
+    copies = copies.where(Message.id == said.message_id, Attempt.is_by(carrier), Attempt.is_open())
+    copy = copies.order_by(Attempt.number).first()
+    return copy if copy and _counts(said, copy.message) else None
 
 
 def _is_of_other_part(said, carrier):

@@ -8,6 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection
 from datetime import datetime, timedelta
+from itertools import chain
 from uuid import UUID
 
 from peewee import SQL, Case, ModelSelect, ModelUpdate, Value
@@ -15,13 +16,13 @@ from peewee import SQL, Case, ModelSelect, ModelUpdate, Value
 from access.do_not_call import DoNotCall, OptedOut
 from access.keys import ApiKey, rules_of
 from access.rules import LAST
-from database import FEW, MILLISECOND, is_outage, locked, passed_over
+from database import FEW, MILLISECOND, all_but_broken, is_outage, locked
 from messages.model import IS_SENDABLE, IS_WAITING, WAITING, Message, Status, has_status
 
 UNAPPROVED = "nobody approved it in time"
 
 SET_ASIDE = timedelta(minutes=10)
-"""How long a message is left alone that breaks a change of all messages that are due."""
+"""How long a message is left alone that breaks what is done with all that are due."""
 
 log = logging.getLogger("scheduler")
 
@@ -151,26 +152,19 @@ def _change_due(update: ModelUpdate, due: ModelSelect, still: SQL, now: datetime
     except Exception as error:
         if is_outage(error):
             raise
-    return _change_but_broken(update, [message.id for message in batch], still, now)
 
-
-def _change_but_broken(update, ids, still, now):
-    """Change these messages; set those that break it aside, and log their ids.
-
-    They are halved until such a message is alone.
-    """
-    try:
+    def change(ids):
         these = locked(Message.id, Message.select(Message.id).where(Message.id.in_(ids)))
         return Message.change(update.where(these, still))
-    except Exception as error:
-        if is_outage(error):
-            raise
-        kind = type(error).__name__  # its words may hold the number
-    if len(ids) > 1:
-        half = len(ids) // 2
-        changed = _change_but_broken(update, ids[:half], still, now)
-        return changed + _change_but_broken(update, ids[half:], still, now)
-    log.error("message %s is set aside: %s", *ids, kind)
-    with passed_over(log, f"message {ids[0]} stays due"):
-        Message.update(send_at=now + SET_ASIDE).where(Message.id.in_(ids), still).execute()
-    return []
+
+    def put_off(id):
+        Message.update(send_at=now + SET_ASIDE).where(Message.id == id, still).execute()
+
+    ids = [message.id for message in batch]
+    return [*chain(*all_but_broken(change, ids, log, "message {} is set aside".format, put_off))]
+
+
+def set_aside(id: UUID, now: datetime) -> None:
+    """Have a message that breaks a claim wait before it is tried again."""
+    later = Message.update(status=Status.SCHEDULED, send_at=now + SET_ASIDE)
+    later.where(Message.id == id, has_status(Status.QUEUED, Status.SENDING)).execute()

@@ -115,7 +115,7 @@ CREATE TABLE attempt (
 CREATE INDEX attempt_reference ON attempt (reference) WHERE reference IS NOT NULL;
 CREATE INDEX attempt_ask ON attempt (carrier, ask_at)
     WHERE result = 'unclear' AND ask_at IS NOT NULL;
-CREATE INDEX attempt_sender ON attempt (sender) WHERE result IS NULL;
+CREATE INDEX attempt_sender ON attempt (sender, carrier) WHERE sender IS NOT NULL;
 
 CREATE TABLE audit (
     id BIGSERIAL NOT NULL PRIMARY KEY,
@@ -145,12 +145,11 @@ CREATE TABLE carrier_state (
     retry_at BIGINT,
     pause REAL NOT NULL,
     tried_at BIGINT,
+    tried_by UUID,
     taken_at BIGINT,
     silences INTEGER NOT NULL DEFAULT 0,
     unmatched_told_at BIGINT,
     rate_used_until BIGINT,
-    served_key INTEGER,
-    served_urgent_key INTEGER,
     place INTEGER,
     stand_ins TEXT
 );
@@ -310,6 +309,7 @@ CREATE INDEX reply_due ON reply (due_at) WHERE due_at IS NOT NULL;
 CREATE TABLE retention (
     id INTEGER NOT NULL PRIMARY KEY,
     next_at BIGINT,
+    purged_until BIGINT,
     redacted_until BIGINT
 );
 

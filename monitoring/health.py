@@ -36,7 +36,8 @@ KINDS = {  # of problems: the title of a notice, and what to do
     "unroutable": ("texts have no carrier", "Change CARRIER_URL, or cancel the texts."),
     "receipts": (
         "receipts of carrier {} do not come",
-        "See that the carrier can reach PUBLIC_URL: flask check asks it.",
+        "See that the carrier can reach PUBLIC_URL (flask check asks it), and in the carrier's own "
+        "console whether its callbacks fail. Over SMPP, ask the carrier whether it sends receipts.",
     ),
     "failing": (
         "most texts of carrier {} fail or do not arrive",
@@ -65,6 +66,7 @@ class Problem(NamedTuple):
     kind: str  # of KINDS
     sentence: str = ""
     name: str = ""  # of the carrier, or the key
+    stops: bool = False  # whether texts wait because of it
 
     @property
     def title(self) -> str:
@@ -93,7 +95,8 @@ class CarrierHealth(NamedTuple):
     def problem(self) -> Problem:
         """Return its trouble."""
         problem, other = _trouble(self), self.stand_in or "no other"
-        return problem._replace(sentence=f"{problem.sentence}; {other} takes its place")
+        sentence = f"{problem.sentence}; {other} takes its place"
+        return problem._replace(sentence=sentence, stops=self.stand_in is None)
 
 
 class Health(NamedTuple):
@@ -168,12 +171,12 @@ class Health(NamedTuple):
         if self.is_silent:
             last = self.last_pass_at
             when = f"the last one was at {isoformat(last)}" if last else "there has been none yet"
-            yield Problem("scheduler", f"{NO_PASS}: {when}")
+            yield Problem("scheduler", f"{NO_PASS}: {when}", stops=True)
         if self.is_stuck:
             seconds = int(self.stalled_after.total_seconds())
             through, why = self._what_is_stuck()
             sentence = f"nothing was sent{through} for {seconds} s though texts are due{why}"
-            yield Problem("stalled", sentence)
+            yield Problem("stalled", sentence, stops=True)
         if self.answered_at:
             since = isoformat(self.answered_at)
             yield Problem("public", f"PUBLIC_URL has not answered since {since}")
@@ -225,7 +228,7 @@ def _trouble(state):
     if state.trouble == PAUSES:
         kind, words, why = "pausing", "has asked for a long pause", ""
     said = f"{words} since {isoformat(state.trouble_since)}"
-    return Problem(kind, f"{state.carrier} {said}{why}", state.carrier)
+    return Problem(kind, f"{state.carrier} {said}{why}", state.carrier, stops=True)
 
 
 def read(now: datetime, settings: Settings) -> Health:
@@ -300,7 +303,11 @@ class Reader:
         self._lock, self._read_at = threading.Lock(), -math.inf
         self._health = self._error = None
 
-    def problems_of_web(self, now: datetime) -> list[Problem]:
+    def problems(self, health: Health, now: datetime) -> list[Problem]:
+        """Return all problems that this process knows of, given the health that it has read."""
+        return health.problems() + self._problems_of_web(now)
+
+    def _problems_of_web(self, now):
         """Return the problem if this process could not store the latest message, lately.
 
         In memory, because a database that stores no message does not store this either.

@@ -95,7 +95,7 @@ def show_health() -> dict | Response:
     """
     reader = current_app.extensions["health"]
     state = reader.read()
-    problems = state.problems() + reader.problems_of_web(clock.now())
+    problems = reader.problems(state, clock.now())
     told = {
         "version": current_app.config["VERSION"],
         "oldest_due_seconds": state.seconds_since(state.oldest_due) or 0,
@@ -124,8 +124,7 @@ def show_metrics() -> Response:
     waiting = {key: each.waiting for key, each in events.items()}
     waits = {key: (now - (each.oldest or now)).total_seconds() for key, each in events.items()}
     given_up = {key: each.given_up for key, each in events.items()}
-    problems = state.problems() + reader.problems_of_web(now)
-    problems = Counter(each.kind for each in problems)
+    problems = Counter(each.kind for each in reader.problems(state, now))
     problems = {kind: problems[kind] for kind in health.KINDS}
     carriers = state.carriers or [state]
     down = {each.carrier or "": int(bool(each.trouble)) for each in carriers}

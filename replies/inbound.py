@@ -16,11 +16,11 @@ from acceptance import NewMessage
 from access.do_not_call import OptedOut
 from access.keys import ApiKey
 from access.limits import SECOND, KeyUse, Limit, lock_numbers, needs
-from carriers import LateAnswer, OptOut, Receipt
+from carriers import LateAnswer, OptOut, Receipt, Shown
 from carriers.alphabets import count_parts
 from carriers.lanes import of_answers
 from carriers.ways import Way
-from database import EPOCH, db, passed_over
+from database import EPOCH, all_but_broken, db
 from database.clock import SKEW
 from events.outbox import Event
 from messages import receipts
@@ -60,7 +60,7 @@ class ReplyRules(NamedTuple):
 
 
 def record(
-    events: Collection[Receipt | OptOut | LateAnswer | carriers.Reply],
+    events: Collection[carriers.News],
     now: datetime,
     rules: ReplyRules,
 ) -> None:
@@ -73,13 +73,16 @@ def record(
 
 
 def record_reports(
-    events: Collection[Receipt | OptOut | LateAnswer], now: datetime, check_dnc: str, carrier: Way
+    events: Collection[carriers.News], now: datetime, check_dnc: str, carrier: Way
 ) -> None:
-    """Record late answers, receipts and opt-outs of a carrier."""
+    """Record late answers, reports on texts and opt-outs of a carrier."""
     late = [event for event in events if isinstance(event, LateAnswer)]
     references = {UUID(each.message_id): each.reference for each in late}
     if taken := receipts.sent(references, now, carrier):
         log.info("messages sent by an answer that came late: %s", taken)
+    shown = [event for event in events if isinstance(event, Shown)]
+    if taken := receipts.shown(shown, now, carrier):
+        log.info("messages sent, as a report of %s shows: %s", carrier.name, taken)
     told = (event for event in events if isinstance(event, Receipt))
     receipts.record_receipts(told, now, carrier)
     for event in events:
@@ -124,17 +127,19 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
 def settle(now: datetime) -> int:
     """Write the events of some replies whose missing parts are waited for no longer.
 
-    A reply that breaks this is shown to people, without an event. Return how many are due no more.
+    A reply that breaks this is shown to people, without an event. Return how many were told of.
     """
-    settled, due = 0, Reply.select(Reply.id, Reply.number).where(Reply.is_due(now))
-    for reply in [*due.limit(SETTLED_AT_ONCE)]:
-        with passed_over(log, f"reply {reply.id} is not told of"):
-            _settle(reply.id, reply.number, now)
-            settled += 1
-            continue
-        with passed_over(log, f"reply {reply.id} stays due"):
-            settled += Reply.update(due_at=None).where(Reply.id == reply.id).execute()
-    return settled
+
+    def show(reply):
+        Reply.update(due_at=None).where(Reply.id == reply.id).execute()
+
+    def tell(replies):
+        for each in replies:
+            _settle(each.id, each.number, now)
+
+    due = Reply.select(Reply.id, Reply.number).where(Reply.is_due(now)).limit(SETTLED_AT_ONCE)
+    what = "reply {0.id} is not told of".format
+    return sum(len(all_but_broken(tell, [each], log, what, show)) for each in [*due])
 
 
 def _settle(id, number, now):

@@ -28,11 +28,79 @@ POLITE = (
     *("this", "all", "any"),
 )
 HELP = ("help", "info", "aide")
-OTHER_NOES = (
-    *("alto", "baja", "basta", "parar", "para", "sair", "cancelar", "no mas", "arret", "stopp"),
-    *("abmelden", "afmelden", "unsub", "lose my number", "not interested", "no thanks"),
-    *("no thank you", "who is this", "who s this", "whos this"),
-)
+PERHAPS = {
+    "English": """
+        unsub, opt/opting/opted … out, take/get … name/number off, get/take me/us off/of,
+        off … list, delete/erase, removal, discontinue, cease, desist, lose … number, no
+        thanks/thx/ty, no thank you, not interested, no interest, no longer, don't/never/not
+        … text*/message*/contact*/write*/call*/sms/spam, don't/never/not
+        send/bother*/disturb, don't/not want/need …
+        text*/message*/sms/this/these/any*/your/more, not opt in, didn't/never/not …
+        sign*/subscribe*/ask*/consent*, leave me/us/this alone, go away, get lost, shut up,
+        fuck/piss/f off, spam*, scam*, harass*, block/blocking/report/reporting
+        you/this/your, had enough, enough already/is, fed up, sick/tired of, who is/r/are
+        this/that/it/u/you, who's/who/whos this/dis, how/where … get/got … number,
+        wrongnumber, wrong/incorrect …
+        number*/num/nr/phone/person/contact/guy/man/woman/address, number/phone …
+        wrong/incorrect, not/isn't … number/phone, not him/her/me, nobody/one … that name,
+        isn't him/her/me, don't know you/this/who/any*, do i know you
+    """,
+    "Spanish": """
+        alto, baja, basta, paren, pare, para de, parar, deje/deja/dejen de,
+        dejar/dejes/dejame/dejenme/déjeme … paz, cancelar, cancela/cancele/cancelen,
+        desuscribir*, no … más, ya no quiero, no quiero … mensaje*/sms/recibir, no me
+        escriba*/mande*/envie*/llame*/moleste*, no moleste*/molestar, no me interesa, no …
+        interesad*, no gracias, quítame, quíteme, quítenme, bórrame, bórreme, bórrenme,
+        borra/borre/borren mi, elimina*, elimine*, número … equivocado, equivocado,
+        equivocó/equivocaste … número, no … mi/su número, no … conozco, quién es/eres, quién
+        habla
+    """,
+    "Portuguese": """
+        sair, parem, descadastr*, remover, remova*, não … mais, não me
+        mande*/envie*/escreva*/ligue*/perturbe*, não quero … mensagens/sms/receber, não
+        perturbe*, sem interesse, não … interesse/interessad*, não obrigado/obrigada, me
+        tira/tire/tirem, tira/tire/tirem … número, apaga/apague/apaguem … número, número
+        errado, engano, chega de, quem é, deixe/deixa/deixem … paz
+    """,
+    "French": """
+        arrêt*, stoppe*, désabonne*, désinscri*, résilie*, plus de message*/sms, ne … plus,
+        n'écrivez/envoyez plus, pas intéressé*, pas d'intérêt, non merci, supprime*,
+        retire*, enleve*, laisse*/fiche*/foute* … tranquille/paix, ça suffit, faux/mauvais
+        numéro, erreur de numéro, trompe* de numéro, pas … bon/mon numéro, c'est qui, qui
+        est-ce/c'est, qui êtes-vous, qui es-tu
+    """,
+    "German": """
+        stopp, stoppen, abmelde*, abmeldung, abbestellen, austragen, kündige*, beenden,
+        löschen, lösche/lösch … nummer, keine … mehr, nicht mehr, kein interesse, nicht
+        interessiert, nein danke, hör/hört/hören … auf, aufhören, schluss, lass*/lassen …
+        ruhe, nerv*/nervt nicht, widerspreche, widerrufe, falsche … nummer, nummer … falsch,
+        falsch verbunden, verwählt, kenne … nicht, nicht … nummer, wer ist das/dort/da, wer
+        bist/sind du/sie
+    """,
+    "Dutch": """
+        afmelden, meld … af, uitschrijven, schrijf … uit, opzeggen, geen … meer, niet meer,
+        geen interesse, niet geïnteresseerd, nee bedankt, nee dank je/u, hou/houd op,
+        hou/houd ermee/hiermee op, stop ermee, laat … rust, verwijder*, verkeerd/fout
+        nummer, verkeerde nummer/persoon, niet … nummer, wie is/ben/bent dit/dat/je/u
+    """,
+    "Italian": """
+        cancellami, cancellatemi, cancellare, cancellazione, disiscriv*, annulla, disdire,
+        disdetta, rimuov*, toglie*, smette*, smetti*, non … più, non … interessa*, no
+        grazie, lascia* … pace, numero sbagliato, sbagliato numero, chi è, chi sei
+    """,
+    "Other languages": """
+        sluta, stoppa, avsluta, avregistrera, afmeld, avmeld, nej tack/tak, nei takk,
+        fel/forkert/feil nummer, vem är det, hvem er det/dette, wypisz, rezygnuję, nie
+        dziękuję, zły/zly numer, pomyłka, iptal, istemiyorum, yanlış numara, стоп, отпис*,
+        отпиш*, хватит, не пишите, не тот номер, 退订, 停止
+    """,
+}
+"""Noes of other languages and manners, by language: anywhere in a text, they may be one.
+
+… is up to three words, / is "or", and * any ending.
+"""
+
+ALONE = ("para", "chega", "enough", "genug", "genoeg", "wrong", "don't")
 """Words that may be a no if a text says nothing else."""
 
 POLITE_ELSEWHERE = ("por favor", "gracias", "obrigado", "obrigada", "merci", "bitte", "danke")
@@ -56,6 +124,20 @@ EMOJI = regex.compile(r"[0-9#*]\uFE0F?\u20E3|(?!Ⓜ)\p{Extended_Pictographic}")
 HIDDEN = regex.compile(r"[\p{M}\p{Cf}]+")  # accents, and what has no width
 WORD = regex.compile(r"[^\W_]+")
 
+
+def _readings(text) -> set[str]:
+    """Return the words of a text: punctuation may part words (stop,please) or not (s.t.o.p).
+
+    They are without case, accents and emoji. Each i is dotted, as Turkish has one without, and # is
+    "number".
+    """
+    plain = unicodedata.normalize("NFKD", EMOJI.sub(" ", text)).casefold()
+    plain = HIDDEN.sub("", plain).replace("ı", "i").replace("#", " number ")[:LONGEST_PLAIN]
+    parted = "".join(f"{word} " for word in WORD.findall(plain))
+    pieces = ("".join(WORD.findall(each)) for each in plain.split())
+    return {parted, "".join(f"{word} " for word in pieces if word)}
+
+
 # The patterns below match words with a space after each
 
 
@@ -63,26 +145,39 @@ def _any(words):
     return f"(?:{'|'.join(words)})"
 
 
+def phrases(written: str) -> list[str]:
+    """Return the phrases of a language in PERHAPS."""
+    return [" ".join(each.split()) for each in written.split(",")]
+
+
+def _phrase(written):
+    """Return the pattern of a phrase, as PERHAPS writes them."""
+    return "".join(r"(?:\w+ ){0,3}?" if each == "…" else _word(each) for each in written.split())
+
+
+def _word(written):
+    readings = (
+        word.rstrip() + (r"\w*+ " if each.endswith("*") else " ")
+        for each in written.split("/")
+        for word in sorted(_readings(each))
+    )
+    return _any(dict.fromkeys(readings))
+
+
 # No wishes in between: "no I want more" is not a no
 A_NO = _any((*NOES, *(f"{one} (?:{_any(POLITE)} )*+{other}" for one, other in PAIRS)))
 AROUND = _any((*POLITE, *WISHES))
 PLAIN_NO = regex.compile(f"(?:{AROUND} )*+(?:{A_NO} (?:{AROUND} )*+)++")
 AROUND_OTHER = _any((AROUND, *POLITE_ELSEWHERE))
-OTHER_NO = regex.compile(f"(?:{AROUND_OTHER} )*+(?:{_any(OTHER_NOES)} (?:{AROUND_OTHER} )*+)++")
+ONLY_A_NO = regex.compile(
+    f"(?:{AROUND_OTHER} )*+(?:{_any(map(_word, ALONE))}(?:{AROUND_OTHER} )*+)++"
+)
 PLAIN_HELP = regex.compile(f"(?:{AROUND} )*+(?:{_any(HELP)} (?:{AROUND} )*+)++")
 HAS_NO = regex.compile(
     rf"\b{_any((*NOES, *opt_outs.STOP))} "
     rf"|\b{_any(f'{one} (?:{AROUND} )*+{other}' for one, other in PAIRS)} "
+    rf"|\b{_any(_phrase(each) for some in PERHAPS.values() for each in phrases(some))}"
 )
-DENIAL = regex.compile(
-    r"\b(?:don ?t|do not|never|not) (?:\w+ ){0,2}?(?:text|message|contact|write|call|sms|spam)"
-    r"|\bleave me alone "
-    r"|\b(?:wrong|incorrect) (?:\w+ ){0,2}?(?:number|num|nr|phone|person|contact) "
-    r"|\b(?:number|phone) (?:\w+ ){0,3}?(?:wrong|incorrect) |\bwrongnumber "
-    r"|\b(?:not|isn ?t) (?:\w+ ){0,3}?(?:number|phone) "
-    r"|\b(?:faux|mauvais) numero |\bfalsche nummer "
-)
-"""A no in other words, or that the number is wrong."""
 
 CORRECT = [
     word
@@ -116,11 +211,11 @@ def _judged(text):
 
 
 def _suspected(text):
-    if any(map(OTHER_NO.fullmatch, _readings(_before_signature(text)))):
+    if any(map(ONLY_A_NO.fullmatch, _readings(_before_signature(text)))):
         return Meaning.MAYBE_NO
     for words in _readings(text):
         meant = "".join(f"{_corrected(word)} " for word in words.split())
-        if HAS_NO.search(meant) or DENIAL.search(meant):
+        if HAS_NO.search(words) or HAS_NO.search(meant):
             return Meaning.MAYBE_NO
     return Meaning.OTHER
 
@@ -129,18 +224,6 @@ def _before_signature(text):
     """Return the text before the first blank line or line of dashes; skip leading blank lines."""
     lines = "\n".join(text.splitlines())
     return SIGNATURE.split(lines.lstrip(), maxsplit=1)[0]
-
-
-def _readings(text) -> set[str]:
-    """Return the words of a text: punctuation may part words (stop,please) or not (s.t.o.p).
-
-    They are without case, accents and emoji, and each i is dotted: Turkish has one without.
-    """
-    plain = unicodedata.normalize("NFKD", EMOJI.sub(" ", text)).casefold()
-    plain = HIDDEN.sub("", plain).replace("ı", "i")[:LONGEST_PLAIN]
-    parted = "".join(f"{word} " for word in WORD.findall(plain))
-    pieces = ("".join(WORD.findall(each)) for each in plain.split())
-    return {parted, "".join(f"{word} " for word in pieces if word)}
 
 
 def _corrected(word):

@@ -4,6 +4,7 @@
 """
 
 import json
+import logging
 import re
 import uuid
 from collections.abc import Collection, Iterable
@@ -23,12 +24,23 @@ from peewee import (
 import recipients
 from access.audit import Action, Audit
 from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply, OptedOut
-from database import PAGE, PAST, CarrierTextField, InstantField, Table, db, isoformat
+from database import (
+    PAGE,
+    PAST,
+    CarrierTextField,
+    InstantField,
+    Table,
+    all_but_broken,
+    db,
+    isoformat,
+)
 from events.outbox import Event
 from messages.model import Message
 from replies import meaning
 from replies.meaning import Meaning
 from reports.listings import Cursor
+
+log = logging.getLogger("replies")
 
 WAITS = SQL("read_at IS NULL AND NOT opted_out")
 """A person has to read it. Replies that need nobody are marked as read when they come."""
@@ -120,8 +132,12 @@ class Reply(Table):
 
     @classmethod
     def purge_old(cls, before: datetime) -> int:
-        """Delete a batch as `purge` does, without the audit: no person has asked for it."""
-        return cls._forget(cls.at < before)
+        """Delete a batch as `purge` does, without the audit: no person has asked for it.
+
+        One that breaks this is passed over.
+        """
+        what = "reply {0.id} is not purged".format
+        return sum(all_but_broken(cls._delete, cls._some(cls.at < before), log, what))
 
     @classmethod
     def forget_number(cls, number: str, now: datetime) -> int:
@@ -129,18 +145,27 @@ class Reply(Table):
         return cls._forget(cls.number == number, now, "replies of one number")
 
     @classmethod
-    def _forget(cls, which, now=None, details=None):
-        """Delete a batch of replies and what they left elsewhere; with details, audit it."""
+    def _forget(cls, which, now, details):
+        """Delete a batch of replies and what they left elsewhere, and audit it."""
         with db.transaction():
-            some = list(cls.select(cls.id, cls.number, cls.at).where(which).limit(PAGE))
-            ids = [each.id for each in some]
-            if ids:
-                # First, as whoever records a reply locks them: other orders could be a deadlock
-                LastReply.forget({each.number for each in some}, max(each.at for each in some))
-                Event.forget_texts(ids)
-                cls.delete().where(cls.id.in_(ids)).execute()
-                if details:
-                    Audit.note(Action.FORGOTTEN, now, count=len(ids), details=details)
+            some = cls._some(which)
+            if some:
+                cls._delete(some)
+                Audit.note(Action.FORGOTTEN, now, count=len(some), details=details)
+        return len(some)
+
+    @classmethod
+    def _some(cls, which):
+        return list(cls.select(cls.id, cls.number, cls.at).where(which).limit(PAGE))
+
+    @classmethod
+    def _delete(cls, some):
+        ids = [each.id for each in some]
+        with db.transaction():
+            # First, as whoever records a reply locks them: other orders could be a deadlock
+            LastReply.forget({each.number for each in some}, max(each.at for each in some))
+            Event.forget_texts(ids)
+            cls.delete().where(cls.id.in_(ids)).execute()
         return len(ids)
 
     @property

@@ -10,8 +10,8 @@ from access.do_not_call import LastReply, OptedOut
 from carriers import OptOut
 from database import PAST, CarrierTextField, InstantField, Table, db
 from messages import waiting
+from messages.early_receipts import KEPT
 from messages.model import Message
-from messages.receipts import KEPT
 from replies.model import put_on_list
 
 log = logging.getLogger("replies")

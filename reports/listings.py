@@ -174,10 +174,11 @@ def as_awaiting(message: Message) -> Awaiting:
 def ids_awaiting(person: ApiKey, key_id: int) -> list[uuid.UUID]:
     """Return the ids of all messages of a key that wait for this person's approval."""
     theirs = Message.select(Message.id).where(Message.key == key_id)
+    theirs = theirs.order_by(Message.send_at, Message.id)  # as the indexes of what waits
     if person.role == Role.OPERATOR:
         return [each.id for which in AWAITS_OPERATOR for each in theirs.where(which)]
-    group = Message.key.in_(ApiKey.in_group(person.group))
-    return [each.id for each in theirs.where(model.AWAITS_GROUP, group)]
+    key = ApiKey.in_group(person.group).where(ApiKey.id == key_id)
+    return [each.id for each in theirs.where(model.AWAITS_GROUP)] if key.exists() else []
 
 
 def _read(rows):

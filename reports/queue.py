@@ -11,6 +11,7 @@ from access.keys import ApiKey
 from database import InstantField, db
 from events.outbox import FEWEST_TRIES, Event, EventAddress
 from messages import model
+from messages.attempts import IS_UNDER_WAY, Attempt
 from messages.model import Message, Status, has_status
 
 HOUR = timedelta(hours=1)
@@ -20,14 +21,14 @@ UNFINISHED = {
     Status.QUEUED: [model.IS_SENDABLE, model.AWAITS_APPROVAL & has_status(Status.QUEUED)],
     Status.SENDING: [
         has_status(Status.SENDING)
-        & Message.id.in_(SQL("(SELECT message_id FROM attempt WHERE result IS NULL)"))
+        & Message.id.in_(Attempt.select(Attempt.message).where(IS_UNDER_WAY))
     ],
 }
 """Conditions for the statuses that are not final; an index serves each."""
 
 UNDER_WAY = """
 SELECT attempt.carrier, COUNT(*) FROM attempt JOIN message ON message.id = attempt.message_id
-WHERE attempt.result IS NULL AND message.status IN ('sending')
+WHERE attempt.sender IS NOT NULL AND attempt.result IS NULL AND message.status IN ('sending')
 GROUP BY attempt.carrier ORDER BY attempt.carrier
 """
 """Count the messages that each carrier was given and has yet to answer."""

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from operator import itemgetter
 from typing import Any, NamedTuple, Self
+from uuid import UUID
 
 from peewee import (
     SQL,
@@ -19,6 +20,7 @@ from peewee import (
     FloatField,
     IntegerField,
     TextField,
+    UUIDField,
     Value,
     fn,
 )
@@ -78,13 +80,12 @@ class CarrierState(Table):
     pause = FloatField(default=0)  # seconds
     # When the probe was claimed, the one text after the pause: its scheduler knows it by this
     tried_at = InstantField(PAST, null=True)
+    tried_by = UUIDField(null=True)  # the scheduler that claimed it
     taken_at = InstantField(PAST, null=True)  # when the carrier took a probe last
     silences = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     # When a log said last that receipts match nothing
     unmatched_told_at = InstantField(PAST, null=True)
     rate_used_until = BigIntegerField(null=True)  # see Rate
-    served_key = IntegerField(null=True)  # the next pass begins with the key of the next id
-    served_urgent_key = IntegerField(null=True)  # the same among urgent keys
     place = IntegerField(null=True)  # in the order of preference, as of the last pass
     stand_ins = TextField(null=True)  # the names of those that may take its place, in their order
 
@@ -121,7 +122,7 @@ class CarrierState(Table):
         cls.insert(name=name).on_conflict_ignore().execute()
 
     @classmethod
-    def date_back(cls, now: datetime) -> None:
+    def date_back(cls, now: datetime) -> int:
         """Have pauses begin now that began in the future, and SEND_RATE be used up to now."""
         instant = Value(cls.retry_at.db_value(now), converter=False)
         pause = {"paused_at": now, "retry_at": cls.retry_at - cls.paused_at + instant}
@@ -129,7 +130,7 @@ class CarrierState(Table):
         cls.update(pause).where(paused).execute()
         used = cls.update(rate_used_until=(now - EPOCH) // MICROSECOND)
         used.where(cls.rate_used_until > (now + SKEW - EPOCH) // MICROSECOND).execute()
-        super().date_back(now)
+        return super().date_back(now)
 
     @classmethod
     def is_behind(cls, now: datetime) -> bool:
@@ -148,9 +149,13 @@ class CarrierState(Table):
         return list(cls.select().where(cls.last_pass_at == latest).order_by(cls.place))
 
     @classmethod
-    def in_trouble(cls, names: Collection[str]) -> set[str]:
-        """Return which of these carriers are in trouble: their texts go through others now."""
-        paused = cls.select().where(cls.name.in_(names), cls.retry_at.is_null(False))
+    def in_trouble(cls, names: Collection[str], now: datetime | None = None) -> set[str]:
+        """Return which of these carriers are in trouble: their texts go through others now.
+
+        With `now`, leave out those whose pause is over, which are to be tried.
+        """
+        is_paused = cls.retry_at > now if now else cls.retry_at.is_null(False)
+        paused = cls.select().where(cls.name.in_(names), is_paused)
         return {state.name for state in paused if in_trouble(state)}
 
     @classmethod
@@ -160,37 +165,28 @@ class CarrierState(Table):
         trouble = cls.in_trouble(names) if names else ()
         return next((each for each in names if each not in trouble), None)
 
-    def permission(self, now: datetime, claim_timeout: int) -> Permission:
+    def permission(self, now: datetime, sender: UUID) -> Permission:
         """Return who may send now; PROBE to one caller after a pause, NONE to the others.
 
-        They wait for its answer no longer than `claim_timeout` seconds: its scheduler may be dead.
+        They wait for its answer, or until its scheduler is dead. `sender` has no probe in hand: one
+        of its own was claimed as the database failed.
         """
         if self.retry_at is None:
             return Permission.ALL
         if now < self.retry_at:
             return Permission.NONE
-        cls, dead = CarrierState, now - timedelta(seconds=claim_timeout)
-        free = cls.tried_at.is_null() | (cls.tried_at < dead)
+        cls = CarrierState
+        free = cls.tried_at.is_null() | (cls.tried_by == sender)
         mine = (cls.name == self.name) & (cls.retry_at <= now) & free
-        if not cls.update(tried_at=now).where(mine).execute():
+        if not cls.update(tried_at=now, tried_by=sender).where(mine).execute():
             return Permission.NONE
         self.tried_at = now
         return Permission.PROBE
 
-    @property
-    def next_keys(self) -> dict[bool, int]:
-        """Return the keys with which a claim begins: among urgent ones (True), and among others.
-
-        If a key has no messages, the claim begins with the next one.
-        """
-        return {False: (self.served_key or 0) + 1, True: (self.served_urgent_key or 0) + 1}
-
     @classmethod
-    def note_turns(cls, name: str, served: dict[bool, int]) -> None:
-        """Note the keys that were served last."""
-        columns = {True: "served_urgent_key", False: "served_key"}
-        turns = {columns[urgent]: key for urgent, key in served.items()}
-        cls.update(turns).where(cls.name == name).execute()
+    def let_go(cls, sender: UUID) -> None:
+        """Let another text go first where a scheduler that has ended was to send it."""
+        cls.update(tried_at=None).where(cls.tried_by == sender).execute()
 
     @classmethod
     def use_rate(cls, name: str, before: int | None, after: int) -> bool:

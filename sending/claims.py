@@ -1,65 +1,44 @@
 """Claim the texts that a carrier is given next, so that no two senders send the same one.
 
-A claim finds keys by walking an index: each step is one lookup, so keys without texts, and the
-texts of carriers in trouble, are never looked at.
+Each step of a claim is an index lookup for a key in a lane, so keys without texts, and the texts of
+carriers in trouble, are never looked at.
 """
 
 import json
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection
 from datetime import datetime
 from functools import cache
 from itertools import product
-
-from peewee import SQL
+from random import sample
+from typing import NamedTuple
+from uuid import UUID
 
 from access.keys import ApiKey, ids_of
 from carriers.lanes import Lane, Routes, is_of_answers
 from database import db
-from messages.model import Message
+from messages.model import IS_SENDABLE, Message, Status
 from sending.carrier_state import known_to_others
 
 SENDABLE = "status IN ('queued') AND approved"
 """The condition that a message may be sent, spelt as in the index that serves it."""
 
-AT_ONCE = 500
-"""Pairs of lanes and keys that are looked up in one statement."""
+AT_ONCE = 100
+"""Pairs of lanes and keys that are looked up in one statement, or more if more are claimed."""
 
-LANES = f"""
-WITH RECURSIVE lanes(lane) AS (
-    SELECT * FROM (
-        SELECT lane FROM message WHERE {SENDABLE} ORDER BY lane LIMIT 1
-    ) AS lowest
-    UNION ALL
-    SELECT (
-        SELECT lane FROM message WHERE {SENDABLE} AND lane > lanes.lane ORDER BY lane LIMIT 1
-    ) FROM lanes WHERE lanes.lane IS NOT NULL
-)
-SELECT lane FROM lanes WHERE lane IS NOT NULL
+NEXT = f"""
+SELECT (SELECT lane FROM message WHERE lane > value AND {SENDABLE} ORDER BY lane LIMIT 1)
+FROM {{before}}
 """
-"""Find the lanes that messages to be sent are in: an index lookup for each."""
+"""Find the lanes with messages to be sent that are next in the alphabet, behind each of some."""
 
-WALK = f"""
-WITH RECURSIVE walk(lane, key_id, steps) AS (
-    SELECT named.value, (
-        SELECT key_id FROM message {{by_lane}}
-        WHERE (lane, key_id) >= (named.value, CAST(? AS integer) + 0) AND lane <= named.value
-            AND {SENDABLE} ORDER BY lane, key_id LIMIT 1
-    ), 1 FROM {{named}}
-    UNION ALL
-    SELECT lane, (
-        SELECT key_id FROM message {{by_lane}}
-        WHERE (lane, key_id) >= (walk.lane || '', walk.key_id + 1) AND lane <= walk.lane
-            AND {SENDABLE} ORDER BY lane, key_id LIMIT 1
-    ), steps + 1 FROM walk WHERE key_id IS NOT NULL AND steps < ?
-)
-SELECT lane, key_id FROM walk WHERE key_id IS NOT NULL
+KEYS = f"""
+SELECT id, urgent FROM api_key WHERE paused_at IS NULL AND (
+    SELECT 1 FROM message {{by_key}} WHERE key_id = api_key.id AND {SENDABLE}
+    ORDER BY key_id, send_at, id LIMIT 1
+) IS NOT NULL
 """
-"""Find some keys that have messages to be sent in these lanes, from one on: a lookup for each.
-
-With plain equations, Postgres may look by another index, as in IS_OF_PAIR. SQLite looks by a pair
-only if its values are no columns, and have no type of their own, hence `|| ''` and `+ 0`; and with
-`>` it would step through all texts of the pair before.
-"""
+"""Find the keys that have messages to be sent, in any lane."""
 
 IS_OF_PAIR = """(lane, key_id) >= (pair.lane, pair.key_id)
     AND (lane, key_id) <= (pair.lane, pair.key_id)"""
@@ -89,140 +68,181 @@ WHERE id {are_first} RETURNING *
 """Claim messages."""
 
 OF_EACH_KEY = """
-SELECT id FROM (
-    SELECT few.id, ROW_NUMBER() OVER (PARTITION BY few.key_id ORDER BY few.send_at, few.id) AS place
+SELECT {columns} FROM (
+    SELECT few.id, few.key_id, few.send_at,
+        ROW_NUMBER() OVER (PARTITION BY few.key_id ORDER BY few.send_at, few.id) AS place
     FROM {few}
 ) AS placed WHERE place <= ?
 """
 """Find some messages of each key over all of its lanes, its longest due first."""
 
 
-def lanes() -> list[str]:
-    """Return the lanes that messages to be sent are in."""
+class Found(NamedTuple):
+    """A text that could be claimed, as it is stored: to read more of it may be what breaks."""
+
+    id: UUID
+    key_id: int
+    send_at: int
+
+
+def lanes(known: Collection[str] = ()) -> list[str]:
+    """Return the lanes that messages to be sent are in; the more of them are known, the faster."""
+    found, begin = set(), {"", *known}
     with db.atomic():
         db.avoid_sorts()
-        return [lane for (lane,) in db.execute_sql(LANES).fetchall()]
+        while begin:
+            sql = NEXT.format(before=db.rows_of_array("before", "text"))
+            after = {lane for (lane,) in _sql(sql, db.array(begin)).fetchall()}
+            begin = after - found - begin - {None}
+            found |= after - {None}
+    return sorted(found)
 
 
-def own_lanes(routes: Routes, now: datetime) -> list[str]:
+def own_lanes(routes: Routes, now: datetime, known: Collection[str] = ()) -> list[str]:
     """Return the lanes that messages to be sent are in, except those that are left to others.
 
     Texts that may be with a carrier that only other schedulers know are theirs to ask about.
     """
-    found = {each: routes.strangers(Lane.read(each)) for each in lanes()}
+    found = {each: routes.strangers(Lane.read(each)) for each in lanes(known)}
     others = known_to_others(set().union(*found.values()), now)
     return [each for each, strangers in found.items() if not strangers & others]
 
 
-class Claims:
-    """Claim texts for a carrier, of those lanes and keys that it may be used for.
+class Turns:
+    """The keys that have texts to be sent, in the order of their turns at a carrier.
 
-    `may_take(lane, key name)` says so.
+    Where their texts are is as of the last `look`. So a key that had none is not asked again before
+    the next one.
     """
 
-    def __init__(
-        self, lanes: Collection[str], routes: Routes, may_take: Callable[[Lane, str], bool]
-    ):
-        self.named = ids_of(routes.keys) if routes.keys else {}
-        self.may_take = cache(may_take)
-        self.lanes = [lane for lane in lanes if self._is_any_mine(lane)]
+    def __init__(self, routes: Routes):
+        self.routes, self.names, self.urgent = routes, {}, frozenset()
+        self.known, self.lanes = [], []  # all lanes with texts, and those that may be taken
+        self.keys = OrderedDict()  # the next in turn first: each key's lanes, None until asked
 
-    def claim(self, limit: int, turns: dict[bool, int]) -> list[Message]:
+    def look(self, may_take: Callable[[Lane, str], bool], now: datetime) -> None:
+        """Find the keys and lanes of the texts that a carrier may be given.
+
+        `may_take(lane, key name)` says so. Keys that are new come last, in any order, or schedulers
+        that make single passes would all begin with the same one.
+        """
+        self.names = ids_of(self.routes.keys) if self.routes.keys else {}
+        names = {"", *self.names.values()}
+        self.known = own_lanes(self.routes, now, self.known)
+        read = [(text, Lane.read(text)) for text in self.known]
+        self.lanes = [text for text, lane in read if any(may_take(lane, name) for name in names)]
+        keys = _keys_with_texts() if self.lanes else {}
+        new = sample(others := [*keys.keys() - self.keys.keys()], len(others))
+        kept = [key for key in self.keys if key in keys]
+        self.keys = OrderedDict.fromkeys([*kept, *new])
+        self.urgent = {key for key, urgent in keys.items() if urgent}
+
+    def claim(
+        self,
+        limit: int,
+        may_take: Callable[[Lane, str], bool],
+        is_probe: bool = False,
+        take: Callable | None = None,
+    ) -> list[Message]:
         """Take up to `limit` messages that may be sent, in a transaction, each key's share equal.
 
-        Texts that answer replies come first, then urgent keys, then the others: from the key whose
-        turn it is on, among urgent ones (True) and others, each key's longest due first; what a key
-        cannot use goes to the others.
-        Nobody else gets the messages until they are finished, taken back or taken over.
+        Texts that answer replies come first, then urgent keys, then the others, but a probe is the
+        next in turn. Each key's longest due comes first; what a key cannot use goes to the others.
+        A key that had its turn goes to the end. Nobody else gets the messages until they are
+        finished, taken back or taken over.
         """
-        kinds = (self._of_answers, 0), (self._urgent, turns[True]), (self._others, turns[False])
-        return self._claim(kinds, limit)
-
-    def claim_next(self, turns: dict[bool, int]) -> list[Message]:
-        """Take one message, of the next key whose turn it is, urgent or not."""
-        return self._claim([(self._others, turns[False])], 1)
-
-    def _claim(self, kinds, limit):
-        """Claim messages of each kind: how to find keys that have some, and which is the first."""
         if not self.lanes:
             return []
         db.avoid_sorts()
-        paused, claimed = {key.id for key in ApiKey.paused()}, []
-        for find, begin in kinds:
-            passed_over = {*paused}
+        paused = {key.id for key in ApiKey.paused()}
+        answers = [lane for lane in self.lanes if is_of_answers(Lane.read(lane))]
+        kinds = [(self.keys.keys() - paused, self.lanes)]
+        if not is_probe:
+            kinds[:0] = (kinds[0][0], answers), (self.urgent - paused, self.lanes)
+        claimed, may_take = [], cache(may_take)
+        for keys, lanes in kinds:
             while room := limit - len(claimed):
-                pairs = [each for each in find(begin, room, passed_over) if self._is_mine(*each)]
-                keys = {key for _, key in pairs} - passed_over
-                keys = sorted(keys, key=lambda key: (key < begin, key))[:room]
-                if not keys:
+                pairs = self._next(keys, lanes, room, may_take)
+                if not pairs:
                     break
-                share = room // len(keys)
-                more = _claim([pair for pair in pairs if pair[1] in keys], share)
-                claimed += sorted(more, key=lambda m: (keys.index(m.key_id), m.send_at, m.id))
-                # The rest is empty, or others are claiming theirs just now
-                passed_over |= {key for key in keys if _count(more, key) < share}
-                begin = keys[-1] + 1
+                asked = {key: place for place, (_, key) in enumerate(pairs)}
+                share = room // len(asked)
+                more = (take or _claim)(pairs, share)
+                claimed += sorted(more, key=lambda m: (asked[m.key_id], m.send_at, m.id))
+                self._note(pairs, Counter(message.key_id for message in more), share)
         return claimed
 
-    def _is_mine(self, lane, key):
-        return self.may_take(Lane.read(lane), self.named.get(key, ""))
+    def find(self, limit: int, may_take: Callable[[Lane, str], bool], is_probe: bool) -> list[UUID]:
+        """Return the ids of messages that `claim` would take, or most of them."""
+        found = self.claim(limit, may_take, is_probe, _find)
+        return [*dict.fromkeys(each.id for each in found)]
 
-    def _is_any_mine(self, lane):
-        return any(self.may_take(Lane.read(lane), key) for key in ("", *self.named.values()))
+    def put_back(self, messages: Collection[Message]) -> None:
+        """Give the next turns to the keys of messages that were claimed, but could not go yet."""
+        for message in reversed(messages):
+            self.keys[message.key_id].add(message.lane)
+            self.keys.move_to_end(message.key_id, last=False)
 
-    def _of_answers(self, begin, limit, passed_over):
-        own = [lane for lane in self.lanes if is_of_answers(Lane.read(lane))]
-        return _walk_around(own, begin, limit + len(passed_over))
-
-    def _urgent(self, begin, limit, passed_over):
-        """Look through the urgent keys, a few at a time, in the order of their turns."""
-        urgent = sorted(_urgent(), key=lambda key: (key < begin, key))
-        pairs, few = [], max(1, AT_ONCE // len(self.lanes))
-        while urgent and len({key for _, key in pairs} - passed_over) < limit:
-            pairs += _with_texts(product(self.lanes, urgent[:few]))
-            del urgent[:few]
+    def _next(self, keys, lanes, count, may_take):
+        """Return the lanes of the next few of these keys, as pairs."""
+        pairs, keys = [], [key for key in self.keys if key in keys and lanes]
+        for key in keys:
+            if self.keys[key] is None:
+                self._ask([each for each in keys if self.keys[each] is None], count)
+            name = self.names.get(key, "")
+            own = self.keys[key].intersection(lanes)
+            own = [(lane, key) for lane in own if may_take(Lane.read(lane), name)]
+            pairs, count = pairs + own, count - bool(own)
+            if not count:
+                break
         return pairs
 
-    def _others(self, begin, limit, passed_over):
-        """Walk the lanes that any key may use; look up the others for the keys of CARRIER_URL."""
-        of_all = {lane for lane in self.lanes if self.may_take(Lane.read(lane), "")}
-        pairs = _walk_around([*of_all], begin, limit + len(passed_over) + len(self.named))
-        return pairs + _with_texts(product({*self.lanes} - of_all, self.named))
+    def _ask(self, keys, count):
+        """Find the lanes in which these keys have texts: so many of them, or what goes at once."""
+        few = keys[: max(count, AT_ONCE // len(self.lanes))]
+        self.keys.update((key, set()) for key in few)
+        sql = WITH_TEXTS.format(pairs=db.rows_of_pairs("pair"), by_lane=db.by_index("message_lane"))
+        for lane, key in _sql(sql, json.dumps([*product(self.lanes, few)])).fetchall():
+            self.keys[key].add(lane)
+
+    def _note(self, pairs, taken, share):
+        """Let the keys that were asked go to the end, without lanes in which nothing is left."""
+        for lane, key in pairs:
+            self.keys.move_to_end(key)
+            if taken[key] < share:  # or others are claiming its texts just now
+                self.keys[key].discard(lane)
 
 
-def _urgent():
-    return {id for (id,) in ApiKey.select(ApiKey.id).where(SQL("urgent")).tuples()}
-
-
-def _count(messages, key):
-    return sum(message.key_id == key for message in messages)
-
-
-def _walk_around(lanes, begin, limit):
-    """Return pairs of lanes and keys from one key on, and then from the lowest."""
-    pairs = _walk(lanes, begin, limit)
-    if begin and len({key for _, key in pairs}) < limit:
-        pairs += [(lane, key) for lane, key in _walk(lanes, 0, limit) if key < begin]
-    return pairs
-
-
-def _walk(lanes, begin, limit):
-    named, by_lane = db.rows_of_array("named", "text"), db.by_index("message_lane")
-    sql = WALK.format(named=named, by_lane=by_lane).replace("?", db.param)
-    parameters = begin, db.array(lanes), limit
-    return db.execute_sql(sql, parameters).fetchall() if lanes else []
-
-
-def _with_texts(pairs):
-    if not (pairs := [*pairs]):
-        return []
-    sql = WITH_TEXTS.format(pairs=db.rows_of_pairs("pair"), by_lane=db.by_index("message_lane"))
-    return db.execute_sql(sql.replace("?", db.param), (json.dumps(pairs),)).fetchall()
+def _keys_with_texts():
+    """Return the keys that have texts to be sent, and whether they are urgent."""
+    with db.atomic():
+        db.avoid_sorts()
+        return dict(_sql(KEYS.format(by_key=db.by_index("message_sendable_key"))).fetchall())
 
 
 def _claim(pairs, share):
-    by_lane, lock = db.by_index("message_lane"), db.lock_unlocked
-    first = THE_FIRST.format(by_lane=by_lane, lock=lock)
-    few = db.few_of_each(db.rows_of_pairs("pair"), "message", "id, key_id, send_at", first)
-    sql = CLAIM.format(are_first=db.among(OF_EACH_KEY.format(few=few))).replace("?", db.param)
+    sql = CLAIM.format(are_first=db.among(_of_each_key("id"))).replace("?", db.param)
     return [*Message.raw(sql, json.dumps(pairs), share, share)]
+
+
+def claim_these(ids: Collection[UUID]) -> list[Message]:
+    """Take those of these messages that may still be sent, as `claim` does."""
+    claim = Message.update(status=Status.SENDING, claim_number=Message.claim_number + 1)
+    claim = claim.where(Message.id.in_([*ids]), IS_SENDABLE).returning(Message)
+    return [*claim.execute()]
+
+
+def _find(pairs, share):
+    found = _sql(_of_each_key("id, key_id, send_at"), json.dumps(pairs), share, share).fetchall()
+    return [Found(Message.id.python_value(id), *more) for id, *more in found]
+
+
+def _of_each_key(columns):
+    """Return the SQL of these columns of OF_EACH_KEY."""
+    first = THE_FIRST.format(by_lane=db.by_index("message_lane"), lock=db.lock_unlocked)
+    few = db.few_of_each(db.rows_of_pairs("pair"), "message", "id, key_id, send_at", first)
+    return OF_EACH_KEY.format(few=few, columns=columns)
+
+
+def _sql(sql, *parameters):
+    return db.execute_sql(sql.replace("?", db.param), parameters)

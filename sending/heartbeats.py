@@ -6,21 +6,27 @@ it for dead only after it has seen no beat for longer. Both go by their own mono
 machine that sleeps may stop that clock, so a leap of the wall clock counts as time passed, too.
 """
 
+import logging
 import math
 import uuid
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from peewee import IntegerField, UUIDField
 
-from database import PAST, InstantField, Table, db
+from database import PAST, InstantField, Table, all_but_broken, db, is_outage
 from messages.attempts import Attempt
 from messages.model import Message
+from messages.waiting import SET_ASIDE
+from sending.carrier_state import CarrierState
 from sending.runtime import Clock
 
 BEAT_EVERY = 3  # seconds
 FRESH = 10  # seconds after a beat in which texts may be given to carriers
 WATCHED = 20  # seconds without a beat until another counts as dead: longer than FRESH
 GAP = 10  # seconds without a look, after which all are watched from the start again
+
+log = logging.getLogger("scheduler")
 
 
 class Heartbeat(Table):
@@ -96,7 +102,9 @@ class Pulse:
     def end(self) -> None:
         """Delete this sender, unless texts may be in its hands: then others take them over."""
         if self.sender and not Attempt.in_hand(self.sender).exists():
-            Heartbeat.end(self.sender)
+            with db.atomic():
+                Heartbeat.end(self.sender)
+                let_go(self.sender)
         self.sender = None
 
     def watch(self, timeout: float) -> tuple[list[Heartbeat], bool]:
@@ -118,17 +126,72 @@ class Pulse:
         return dead, len(self.seen) > len(dead)
 
 
+def let_go(sender: uuid.UUID) -> None:
+    """Leave to others what a sender that has ended asked about, and the texts that go first."""
+    Attempt.let_go(sender)
+    CarrierState.let_go(sender)
+
+
 def take_over(dead: Heartbeat, now: datetime) -> int:
     """Queue the messages that a dead scheduler had in hand; return how many.
 
-    They are in doubt: the carrier may have accepted them before. Nothing happens if it has beaten
-    again. Locks are taken in the usual order: messages, then the sender, then attempts.
+    They are in doubt: the carrier may have accepted them before. What it asked about is asked by
+    others. Nothing happens if it has beaten again.
+    """
+    try:
+        held = [each.message_id for each in Attempt.in_hand(dead.sender)]
+        return _lose(dead, held, now, ends=True)
+    except Exception as error:
+        if is_outage(error):
+            raise
+
+    def put_off(sender):
+        later = Heartbeat.update(beat_at=now + SET_ASIDE)
+        later.where(Heartbeat.sender == sender.sender, Heartbeat.beats == sender.beats).execute()
+
+    def lose_but_broken(senders):
+        return _lose_but_broken(*senders, now, put_off)
+
+    what = "what scheduler {0.sender} had in hand is not taken over".format
+    return sum(all_but_broken(lose_but_broken, [dead], log, what, put_off))
+
+
+def _lose(dead: Heartbeat, held: Collection[uuid.UUID], now: datetime, ends: bool) -> int:
+    """Queue the messages that a dead scheduler held, which is deleted if it `ends`.
+
+    Locks are taken in the usual order: messages, then the sender, then attempts.
     """
     with db.atomic():
-        held = [each.message_id for each in Attempt.in_hand(dead.sender)]
         rows = Message.select().where(Message.id.in_(held)).order_by(Message.id)
         messages = {each.id: each for each in db.lock_rows(rows)}
+        if ends and not Heartbeat.end(dead.sender, dead.beats):
+            return 0
+        lost = Attempt.lose(dead.sender, held, now)
+        if ends:
+            let_go(dead.sender)
+        return sum(messages[each.message_id].lose(each.carrier, each.number) for each in lost)
+
+
+def _lose_but_broken(dead, now, put_off):
+    """Take over the messages of a dead scheduler one by one; what breaks this is tried later.
+
+    First all go to a scheduler that never beats: if the dead one wakes, nothing is in its hands.
+    """
+    with db.atomic():
         if not Heartbeat.end(dead.sender, dead.beats):
             return 0
-        lost = Attempt.lose(dead.sender, now)
-        return sum(messages[each.message_id].lose(each.carrier, each.number) for each in lost)
+        let_go(dead.sender)
+        heir = Heartbeat.create(sender=uuid.uuid4(), beat_at=dead.beat_at)
+        under_way = (Attempt.sender == dead.sender) & Attempt.result.is_null()
+        Attempt.update(sender=heir.sender).where(under_way).execute()
+    held = [each.message_id for each in Attempt.in_hand(heir.sender)]
+
+    def lose(ids):
+        return _lose(heir, ids, now, ends=False)
+
+    lost = sum(all_but_broken(lose, held, log, "message {} is not taken over".format))
+    if Attempt.in_hand(heir.sender).exists():
+        put_off(heir)
+    else:
+        Heartbeat.end(heir.sender)
+    return lost

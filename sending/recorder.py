@@ -7,12 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from carriers import Carrier, CarrierError, OptOut, Reply, TooFast
+from carriers import Carrier, CarrierError, News, OptOut, Reply, TooFast
 from carriers.lanes import Lane, Routes
-from database import db, passed_over
+from database import all_but_broken, db, passed_over
 from messages import doubts, receipts
 from messages.attempts import Attempt, Result, was_refused
 from messages.model import WAITING, Message, Status
+from messages.waiting import SET_ASIDE, set_aside
 from replies import inbound, opt_outs
 from replies.inbound import ReplyRules
 from sending import outcomes
@@ -25,8 +26,10 @@ LISTED_EVERY = timedelta(minutes=5)  # the texts that came in are listed
 LATE_IN_LIST = timedelta(minutes=5)  # an incoming text may come so late, and clocks may differ
 CALLED_BACK_WITHIN = timedelta(seconds=30)  # an incoming text is, if it is at all
 LONGEST_UNHEARD = timedelta(days=3)
+MOST_SHOWN = 64  # characters of an id
 MOST_PARTS = 50  # of a list: a hundred thousand texts
 LISTED_AGAIN_AFTER = 60  # seconds
+UNRECORDED = "the carrier's answer cannot be recorded"
 RECORDED_AT_ONCE = 20  # receipts, for whose transaction others wait; listed replies, for a step
 
 log = logging.getLogger("scheduler")
@@ -44,6 +47,7 @@ class Recorder:
         self.terms, self.watch, self.counts, self.retry = terms, watch, counts, retry
         self.clock, self.routes, self.way = watch.clock, routes, routes.way(watch.name)
         self.unrecorded = []  # answers
+        self.given_up = set()  # sends of which nothing can be recorded: they stay in hand
 
     def record(self) -> bool:
         """Write down the answers that have come; return whether there were any.
@@ -53,21 +57,69 @@ class Recorder:
         if not self.unrecorded:
             return False
         now = self.clock.now()
-        self.unrecorded = [self.retry(self.interpret, each, now) for each in self.unrecorded]
+        self.unrecorded = [self.interpreted(each, now) for each in self.unrecorded]
         taken = [each for each in self.unrecorded if not (each.error or each.send.asking)]
-        self.retry(self.record_accepted, taken, now)
-        for send, error, said in self.unrecorded:
-            if send.asking:
-                self.retry(self.record_question, send, error, said, now)
-            elif isinstance(error, NotSent):
-                self.retry(self.record_not_given, send, error.outcome, now)
-            elif error:
-                self.retry(self.record_not_accepted, send, error, now)
-            else:
-                self.note(send, "sent")
+        self.record_unless_broken(self.record_accepted, taken, now)
+        for each in self.unrecorded:
+            if each.error or each.send.asking:
+                self.record_unless_broken(self.record_other, [each], now)
         self.retry(self.watch.note, self.unrecorded)
         self.unrecorded = []
         return True
+
+    def record_unless_broken(
+        self, action: Callable[[list[Answer], datetime], None], answers: list[Answer], now: datetime
+    ) -> None:
+        """Record answers by an action; pass over those that break it."""
+
+        def record(some):
+            self.retry(action, some, now)
+
+        def leave(answer):
+            self.leave(answer, now)
+
+        what = "the answer to message {0.send.message.id} is not recorded".format
+        all_but_broken(record, answers, log, what, leave)
+
+    def leave(self, answer: Answer, now: datetime) -> None:
+        """Have a message wait whose answer cannot be recorded: the carrier may have taken it.
+
+        If even that breaks, it stays in hand, and is taken over after this scheduler's end.
+        """
+        send = answer.send
+        if send.asking:
+            self.retry(doubts.ask_again_at, send.message.id, self.way, now + SET_ASIDE)
+            return
+        self.given_up.add(send)
+        if isinstance(answer.error, NotSent):
+            self.retry(self.set_aside, send.message, now)
+        else:
+            knows_no_more = not (answer.error or self.terms.askable)
+            unrecorded = CarrierError(UNRECORDED, in_doubt=True, permanent=knows_no_more)
+            self.retry(self.record_not_accepted, send, unrecorded, now)
+        self.given_up.discard(send)
+
+    def set_aside(self, message: Message, now: datetime) -> None:
+        """Give up the claim of a message that the carrier was not given; it waits a while."""
+        with db.atomic():
+            take_back([message])
+            set_aside(message.id, now)
+
+    def record_other(self, answers: list[Answer], now: datetime) -> None:
+        """Record the answer to a question, or to a text that the carrier has not taken."""
+        ((send, error, said),) = answers
+        if send.asking:
+            self.record_question(send, error, said, now)
+        elif isinstance(error, NotSent):
+            self.record_not_given(send, error.outcome, now)
+        else:
+            self.record_not_accepted(send, error, now)
+
+    def interpreted(self, answer: Answer, now: datetime) -> Answer:
+        """Return an answer with the error that counts; if that cannot be told, as it is."""
+        with passed_over(log, f"the answer to message {answer.send.message.id} stays as it is"):
+            return self.retry(self.interpret, answer, now)
+        return answer
 
     def interpret(self, answer: Answer, now: datetime) -> Answer:
         """Return an answer with the error that counts.
@@ -99,6 +151,8 @@ class Recorder:
         said = {each.send.message.id: each.said for each in taken}
         numbers = {each.send.message.id: each.send.message.claim_number for each in taken}
         receipts.sent(said, now, self.way, numbers)
+        for each in taken:
+            self.note(each.send, "sent")
 
     def record_not_given(self, send: Send, outcome: Outcome | None, now: datetime) -> None:
         """Record what becomes of a text that the carrier was not given; it may keep its place."""
@@ -219,7 +273,7 @@ class Reading:
     since: datetime
     until: datetime | None  # later ones are left to their callbacks
     parts: int = 0
-    replies: list[Reply] | None = None  # of the last part, those that are not recorded yet
+    replies: list[Reply | OptOut] | None = None  # of the last part, those that are not recorded yet
     rest: str | None = None  # where the list goes on
 
 
@@ -302,8 +356,8 @@ class Inbox:
         replies, until = self.reading.replies, self.reading.until
         for reply in replies[:RECORDED_AT_ONCE]:
             if not (until and reply.at and reply.at > until):
-                with passed_over(log, "an incoming text is not recorded"):
-                    inbound.record_reply(reply, self.watch.clock.now(), self.rules)
+                with passed_over(log, self.not_recorded(reply)):
+                    inbound.record([reply], self.watch.clock.now(), self.rules)
         del replies[:RECORDED_AT_ONCE]
 
     def collect(self) -> bool:
@@ -319,6 +373,17 @@ class Inbox:
             self.watch.note_too_fast()
         some = self.unrecorded[:RECORDED_AT_ONCE]
         at_once = next((n for n, each in enumerate(some) if isinstance(each, Reply)), len(some))
-        inbound.record(self.unrecorded[: at_once or 1], now, self.rules)
+
+        def record(events):
+            inbound.record(events, now, self.rules)
+
+        all_but_broken(record, some[: at_once or 1], log, self.not_recorded)
         del self.unrecorded[: at_once or 1]
         return bool(some)
+
+    def not_recorded(self, event: News) -> str:
+        """Say that an event is not recorded, by the carrier's ids, without number and words."""
+        ids = getattr(event, "message_ids", None) or [getattr(event, "reference", None)]
+        of_which = ", ".join(repr(id)[:MOST_SHOWN] for id in ids if id) or "without an id"
+        kind, name = type(event).__name__, self.watch.name
+        return f"carrier {name}: {kind} {of_which} is not recorded"

@@ -4,19 +4,22 @@ KEEP_TEXTS and KEEP_MESSAGES say how long they are kept; replies as long as the 
 scheduler at a time does it.
 """
 
+import logging
 from collections import Counter
 from datetime import datetime, timedelta
 from typing import Self
 
-from peewee import IntegerField
+from peewee import SQL, IntegerField
 
 from access.audit import Action, Audit
-from database import PAGE, PAST, InstantField, Table, db, isoformat
+from database import PAGE, PAST, InstantField, Table, all_but_broken, db, isoformat
 from messages.model import FINISHED, HAS_ENDED, Message, has_status
 from replies.model import Reply
 from settings import Settings
 
 EVERY = timedelta(minutes=1)  # between looks, once all that is old is gone
+
+log = logging.getLogger("scheduler")
 
 REDACTED = dict.fromkeys(("to", "message", "answer", "request_digest"))
 """What a redacted message has of these: a digest could be found by trying all numbers."""
@@ -27,7 +30,9 @@ class Retention(Table):
 
     id = IntegerField(primary_key=True)
     next_at = InstantField(EVERY, null=True)
-    redacted_until = InstantField(PAST, null=True)  # no message that ended before it has a text
+    # No message that ended before these is left, or has a text, but those that broke this
+    purged_until = InstantField(PAST, null=True)
+    redacted_until = InstantField(PAST, null=True)
 
     @classmethod
     def claim(cls, now: datetime) -> Self | None:
@@ -45,36 +50,72 @@ def forget(settings: Settings, now: datetime) -> Counter:
     kept = [*filter(None, (settings.keep_texts, settings.keep_messages))]
     if not kept or not (row := Retention.claim(now)):
         return Counter()
-    done, until = Counter({"replies purged": Reply.purge_old(now - min(kept))}), row.redacted_until
+    done, until = Counter({"replies purged": Reply.purge_old(now - min(kept))}), {}
     if settings.keep_messages:
-        done["purged"] = purge_old(now - settings.keep_messages)
+        before = now - settings.keep_messages
+        done["purged"], until["purged_until"] = purge_some(row.purged_until, before)
     if settings.keep_texts:
-        done["redacted"], until = redact_oldest(until, now - settings.keep_texts)
+        before = now - settings.keep_texts
+        done["redacted"], until["redacted_until"] = redact_oldest(row.redacted_until, before)
     next_at = now if +done else Retention.next_at
-    Retention.update(redacted_until=until, next_at=next_at).execute()
+    Retention.update(next_at=next_at, **until).execute()
     return +done
 
 
-# By hand, or for `forget`: some messages at a time
+def purge_some(since: datetime | None, before: datetime) -> tuple[int, datetime | None]:
+    """Delete some messages that ended between two instants.
+
+    Return how many, and the instant before which nothing is left but what broke this.
+    """
+    old = Message.finished_at < before
+    if since:
+        old &= Message.finished_at >= since
+    some = Message.select(Message.id).where(old, has_status(*FINISHED)).limit(PAGE)
+    ids = [message.id for message in some]
+
+    def purge(ids):
+        return Message.delete().where(old, Message.id.in_(ids)).execute()
+
+    purged = sum(all_but_broken(purge, ids, log, "message {} is not purged".format))
+    return purged, before if len(ids) < PAGE else since
+
+
+def redact_oldest(since: datetime | None, before: datetime) -> tuple[int, datetime]:
+    """Redact some messages that ended between two instants, the oldest first.
+
+    Return how many, and the instant before which nothing is left to redact: a later call begins
+    there, or it would read all that was redacted before. One that breaks this is passed over.
+    """
+    old = HAS_ENDED & Message.message.is_null(False) & (Message.finished_at < before)
+
+    def redact(ids):
+        return Message.update(REDACTED).where(old, Message.id.in_(ids)).execute()
+
+    since = Message.finished_at >= since if since else SQL("true")
+    found = []
+    for status in FINISHED:  # one index lookup each
+        some = Message.select(Message.finished_at, Message.id).where(Message.status == status, old)
+        found.extend(some.where(since).order_by(Message.finished_at).limit(PAGE).tuples())
+    oldest = sorted(found)[:PAGE]
+    ids = [id for _, id in oldest]
+    redacted = sum(all_but_broken(redact, ids, log, "message {} is not redacted".format))
+    return redacted, oldest[-1][0] if len(oldest) == PAGE else before
+
+
+# By hand: some messages at a time
 
 
 def purge(before: datetime, now: datetime) -> int:
     """Delete some messages that were finished before an instant; return how many."""
-    with db.transaction():
-        gone = purge_old(before)
-        if gone:
-            Audit.note(Action.PURGED, now, count=gone, details=f"ended before {isoformat(before)}")
-    return gone
-
-
-def purge_old(before: datetime) -> int:
-    """Delete messages like `purge`, but without the audit, since nobody asked for it."""
     old = Message.finished_at < before
     with db.transaction():
         # Apart from the deletion, or Postgres may select a batch for each row that it looks at
         some = Message.select(Message.id).where(old, has_status(*FINISHED))
         ids = [message.id for message in some.limit(PAGE)]
-        return Message.delete().where(old, Message.id.in_(ids)).execute()
+        gone = Message.delete().where(old, Message.id.in_(ids)).execute()
+        if gone:
+            Audit.note(Action.PURGED, now, count=gone, details=f"ended before {isoformat(before)}")
+    return gone
 
 
 def redact(before: datetime, now: datetime) -> int:
@@ -86,25 +127,6 @@ def redact(before: datetime, now: datetime) -> int:
 def redact_number(number: str, now: datetime) -> int:
     """Forget a number and its texts in some messages that have ended; return how many."""
     return _redact(Message.to == number, now, "to one number")
-
-
-def redact_oldest(since: datetime | None, before: datetime) -> tuple[int, datetime]:
-    """Redact some messages that ended between two instants, the oldest first.
-
-    Return how many, and the instant before which nothing is left to redact: a later call begins
-    there, or it would read all that was redacted before. The audit gets no row.
-    """
-    old = HAS_ENDED & Message.message.is_null(False) & (Message.finished_at < before)
-    if since:
-        old &= Message.finished_at >= since
-    found = []
-    for status in FINISHED:  # one index lookup each
-        some = Message.select(Message.finished_at, Message.id).where(Message.status == status, old)
-        found.extend(some.order_by(Message.finished_at).limit(PAGE).tuples())
-    oldest = sorted(found)[:PAGE]
-    old &= Message.id.in_([id for _, id in oldest])
-    redacted = Message.update(REDACTED).where(old).execute()
-    return redacted, oldest[-1][0] if len(oldest) == PAGE else before
 
 
 def _redact(which, now, details):

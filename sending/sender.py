@@ -10,20 +10,22 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from itertools import chain
 
 from access import do_not_call
 from access.keys import names_of, rules_of
 from access.rules import KeyRules
 from carriers import Carrier
-from carriers.lanes import TESTERS, Routes
-from database import db
+from carriers.lanes import TESTERS, Lane, Routes
+from database import all_but_broken, db, is_outage
 from messages import doubts, receipts
 from messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
 from messages.model import Message, Status
+from messages.waiting import set_aside
 from replies.inbound import ReplyRules
-from sending import claims, outcomes
+from sending import outcomes
 from sending.carrier_state import CarrierState, Permission
-from sending.claims import Claims
+from sending.claims import Turns, claim_these
 from sending.heartbeats import Heartbeat, Pulse
 from sending.outcomes import Outcome, Terms
 from sending.rate import Rate
@@ -33,7 +35,7 @@ from sending.sends import Send, Sends
 from sending.watch import CarrierWatch
 from settings import Settings
 
-QUESTION_LASTS = timedelta(minutes=5)  # then another scheduler asks
+LOOK_EVERY = 1  # seconds for which, while texts are under way, keys and lanes are not read anew
 CLOCKS_DIFFER = timedelta(days=1)  # at most, a carrier's and this machine's
 
 log = logging.getLogger("scheduler")
@@ -43,6 +45,7 @@ class Sender:
     """Send queued messages through a carrier, step by step.
 
     `counts` has what happened to messages. `retry` calls what needs the database until it is back.
+    `unable` are the carriers in trouble that take no other text now, though their pause is over.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Sender:
         counts: Counter,
         retry: Callable,
         runtime: Runtime,
+        unable: set[str],
     ):
         self.settings, self.carrier, self.name = settings, carrier, carrier.name
         self.clock, self.pulse, self.retry, self.routes = runtime.clock, pulse, retry, routes
@@ -67,12 +71,13 @@ class Sender:
         rate = Rate(per_second, settings.max_message_length // 16 + 1) if per_second else None
         self.sends = Sends(carrier, settings.send_concurrency, stop, pulse, ended, runtime)
         several = routes.are_several and not is_testers
-        self.watch = CarrierWatch(self.name, self.sends, rate, settings.claim_timeout, several)
+        self.watch = CarrierWatch(self.name, self.sends, rate, several)
         self.recorder = Recorder(self.terms, self.watch, routes, counts, retry)
         self.inbox = Inbox(carrier, ReplyRules.of(settings, self.way), self.watch)
+        self.turns, self.unable = Turns(routes), unable
+        self.look_at = 0  # when keys and lanes are read anew at the latest, by the monotonic clock
         self.key_names = {}  # by id
         self.resumes_at = math.inf  # when a pause ends, by the monotonic clock, if that is known
-        self.is_unsure = False  # whether the last claim may have been committed unnoticed
 
     @property
     def is_busy(self) -> bool:
@@ -92,12 +97,13 @@ class Sender:
     def step(self, may_claim: bool) -> bool:
         """Do what can be done now; return whether that was anything, so there may be more to do.
 
-        1. Record answers. 2. See who may send. 3. Ask about texts in doubt. 4. Claim as many texts
-        as may be sent, judge them, and take SEND_RATE. 5. Begin to send.
+        1. Record answers. 2. Take back what was claimed unheard. 3. See who may send. 4. Ask about
+        texts in doubt. 5. Claim as many texts as may be sent, judge them, and take SEND_RATE.
+        6. Begin to send.
         """
-        made_progress = self.is_unsure and self.retry(self.take_back_unknown)
-        made_progress |= self.retry(self.inbox.take_missed)
+        made_progress = self.retry(self.inbox.take_missed)
         made_progress |= self.recorder.record()
+        made_progress |= self.retry(self.take_back_unheard)
         permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
         room, questions = self.room(permission), []
         if room and permission is Permission.ALL:
@@ -109,8 +115,16 @@ class Sender:
             questions = self.retry(self.ask, 1)
         for send in (*questions, *ready):
             self.sends.begin(send)
-        if permission is Permission.PROBE and not (questions or ready):
+        is_unused = permission is Permission.PROBE and not (questions or ready)
+        if is_unused:
             self.retry(self.watch.end_unused_probe)
+        if self.watch.is_pause_over and not (is_unused and room):
+            made_progress |= self.name not in self.unable  # others take what was left to it
+            self.unable.add(self.name)
+        else:
+            self.unable.discard(self.name)
+        if may_claim and room > 0 and not claimed and not pause:
+            pause = self.look_at - self.clock.monotonic()
         if ready and self.watch.rate:  # more may go before these are answered
             pause = TICK
         self.resumes_at = self.clock.monotonic() + pause if pause else math.inf
@@ -140,13 +154,13 @@ class Sender:
         with db.atomic():
             under_way = doubts.texts_at(self.listed_with, messages, IS_UNDER_WAY)
         for message in messages:
-            if not doubts.ask_again_at(message.id, self.way, now + QUESTION_LASTS, now):
+            if not doubts.take(message.id, self.way, self.pulse.sender, now):
                 continue
             send = self.send_of(message)
             if self.is_received(message, now):
                 self.recorder.note(send, "sent")
             elif (message.to, message.message) in under_way:  # a person has retried this one
-                continue
+                doubts.ask_again_at(message.id, self.way, now + outcomes.PUT_OFF)
             elif copies := doubts.unclear_at(self.way, message.id):
                 send.since = copies[0].begun_at - CLOCKS_DIFFER
                 questions.append(send)
@@ -170,71 +184,103 @@ class Sender:
 
         Texts that SEND_RATE holds up keep their places, and their key has the next turn.
         """
-        if self.watch.stop.is_requested or not (groups := self.claims()):
+        if self.watch.stop.is_requested or not (choices := self.choices()):
             return 0, []
-        self.is_unsure = True
+        try:
+            return self.claim_by(lambda: self.claim_first(choices, room))
+        except Exception as error:
+            if is_outage(error):
+                raise
+        self.look_at = 0  # what was noted of turns may be wrong
+        return self.claim_but_broken(self.choices(), room)
+
+    def claim_first(self, choices: list[Callable], room: int) -> list[Message]:
+        """Claim messages of the first choice that has any; after a pause one."""
+        claims = (self.turns.claim(room, each, bool(self.watch.probe)) for each in choices)
+        return next(filter(None, claims), [])
+
+    def claim_but_broken(self, choices: list[Callable], room: int) -> tuple[int, list[Send]]:
+        """Claim and judge like `claim`; set the messages aside that break this."""
+
+        def claim(ids):
+            return self.claim_by(lambda: claim_these(ids))
+
+        def put_off(id):
+            set_aside(id, self.clock.now())
+
+        with db.atomic():
+            found = (self.turns.find(room, each, bool(self.watch.probe)) for each in choices)
+            ids = next(filter(None, found), [])
+        parts = all_but_broken(claim, ids, log, "message {} is set aside".format, put_off)
+        return sum(count for count, _ in parts), [*chain(*(going for _, going in parts))]
+
+    def claim_by(self, claim: Callable[[], list[Message]]) -> tuple[int, list[Send]]:
+        """Claim messages by a function, and judge them, in one transaction."""
         now, before = self.clock.now(), self.pulse.moment()
         with db.atomic():
             if not Heartbeat.beat(self.pulse.sender, now):
-                self.is_unsure = False
                 self.pulse.note_death()
                 return 0, []
-            messages = next(filter(None, (self.claim_new(each, room) for each in groups)), [])
+            messages = claim()
             sends = [self.send_of(each) for each in messages]
             ready, moves = self.judge(sends, now)
             going = self.within_rate(ready)
             waiting = ready[len(going) :]
             Message.put_back([send.message for send in waiting])
             Attempt.begin([send.message for send in going], self.name, self.pulse.sender, now)
-            self.watch.note_turns(sends, waiting)
+            self.turns.put_back([send.message for send in waiting])
         self.pulse.note_beat(before)
-        self.is_unsure = False
         for send, outcome in moves:
             self.recorder.note(send, outcome.move, outcome.why)
         return len(messages) - len(waiting), going
 
-    def take_back_unknown(self) -> bool:
-        """Take back what a claim has committed if the database failed before it said so.
+    def take_back_unheard(self) -> bool:
+        """Take back what is open under our name, and not in our hands.
 
+        The database failed before it said that a claim, of texts or of a question, was committed.
         Return whether there was anything.
         """
-        held = (*self.sends.under_way.values(), *(each.send for each in self.recorder.unrecorded))
-        known = {send.message.id for send in held}
-        own = Attempt.in_hand(self.pulse.sender).where(Attempt.carrier == self.name)
-        unknown = [each.message_id for each in own if each.message_id not in known]
-        take_back([*Message.select().where(Message.id.in_(unknown))])
-        self.is_unsure = False
-        return bool(unknown)
+        sender = self.pulse.sender
+        held = [*self.sends.under_way.values(), *self.recorder.given_up]
+        asked = {send.message.id for send in held if send.asking}
+        given = {(send.message.id, send.message.claim_number) for send in held if not send.asking}
+        texts, questions = [], []
+        for id, number, result in Attempt.held(sender, self.name):
+            if result and id not in asked:
+                questions.append(id)
+            elif not result and (id, number) not in given:
+                texts.append(Message(id=id, claim_number=number))
+        if texts:
+            take_back(sorted(texts, key=lambda each: each.id))
+        if questions:
+            Attempt.let_go(sender, Attempt.message.in_(questions))
+        return bool(texts or questions)
 
-    def claims(self) -> list[Claims]:
-        """Return which waiting texts this carrier may be given, in groups by preference.
+    def choices(self) -> list[Callable[[Lane, str], bool]]:
+        """Return which waiting texts this carrier may be given, the better choice first.
 
         A text that goes first at a risk should not be in doubt already, unless no other carrier may
-        be used for it.
+        be used for it. Other texts are left to a carrier whose pause is over, if it can take one.
         """
-        routes = self.routes
-        lanes = claims.own_lanes(routes, self.clock.now())
-        if not lanes:
-            return []
-        trouble = CarrierState.in_trouble(routes.names) if routes.are_several else ()
+        routes, now = self.routes, self.clock.now()
+        trouble = CarrierState.in_trouble(routes.names) if routes.are_several else set()
+        paused = trouble & (CarrierState.in_trouble(routes.names, now) | self.unable)
 
         def may_take(lane, key):
-            return routes.may_take(self.name, lane, key, trouble)
+            return routes.may_take(self.name, lane, key, trouble if lane.doubts else paused)
 
         def is_sure(lane, key):
             return may_take(lane, key) and not lane.doubts
 
         def has_no_other(lane, key):
-            return may_take(lane, key) and {*trouble}.issuperset(routes.order(lane, key))
+            return may_take(lane, key) and trouble.issuperset(routes.order(lane, key))
 
-        which = (is_sure, has_no_other) if self.watch.is_risky else (may_take,)
-        groups = [Claims(lanes, routes, each) for each in which]
-        return [each for each in groups if each.lanes]
-
-    def claim_new(self, group: Claims, room: int) -> list[Message]:
-        """Claim messages; after a pause one."""
-        turns = self.watch.state.next_keys
-        return group.claim_next(turns) if self.watch.probe else group.claim(room, turns)
+        if self.clock.monotonic() >= self.look_at or not self.sends.under_way:
+            self.turns.look(may_take, now)
+            self.look_at = self.clock.monotonic() + LOOK_EVERY
+        if not self.turns.lanes:
+            return []
+        return [is_sure, has_no_other] if self.watch.is_risky else [may_take]
 
     def judge(
         self, sends: list[Send], now: datetime

@@ -16,6 +16,7 @@ from sending.outcomes import Outcome, Terms
 from sending.runtime import Ended, Runtime, Stop
 
 SHORTEST = 60  # seconds that a carrier has to deliver a text
+LONGEST_LOOK = 1  # seconds for which what was judged counts while the carrier is connected to
 STOPPED = "the scheduler was stopped before the carrier answered"
 
 log = logging.getLogger("scheduler")
@@ -105,22 +106,30 @@ class Sends:
     def give(self, send: Send) -> str | None:
         """Give the carrier a text and return its reference; raise NotSent if it may not go.
 
-        This process, or the database, may have stood still since the message was claimed.
+        This process, or the database, may have stood still since the message was claimed. If it
+        took long to connect, people may have decided otherwise: the text keeps its place, and is
+        claimed and judged again while the session is there.
         """
-        message = send.message
-        self.stop.sleep(send.not_before - self.clock.monotonic())
-        if self.stop.is_requested or not self.pulse.is_fresh(send.sender):  # taken for dead
+        message, clock = send.message, self.clock
+        self.stop.sleep(send.not_before - clock.monotonic())
+        if self.stop.is_requested:
             raise NotSent
-        now = self.clock.now()
-        if outcome := outcomes.judge_again(message, send.terms, now):
-            raise NotSent(outcome)
-        lasts = outcomes.lasts_until(message, send.terms, now) - now
-        return self.carrier.send(
-            message.to,
-            message.message,
-            message_id=str(message.id),
-            valid_for=max(SHORTEST, round(lasts.total_seconds())),
-        )
+        begun_at = clock.monotonic()
+        with self.carrier.session():
+            has_waited = clock.monotonic() - begun_at > LONGEST_LOOK
+            is_dead = not self.pulse.is_fresh(send.sender)
+            if self.stop.is_requested or is_dead or has_waited:
+                raise NotSent
+            now = clock.now()
+            if outcome := outcomes.judge_again(message, send.terms, now):
+                raise NotSent(outcome)
+            lasts = outcomes.lasts_until(message, send.terms, now) - now
+            return self.carrier.send(
+                message.to,
+                message.message,
+                message_id=str(message.id),
+                valid_for=max(SHORTEST, round(lasts.total_seconds())),
+            )
 
     def answers(self, ended: Collection[Future]) -> list[Answer]:
         """Return the answers of those sends that have ended."""

@@ -23,13 +23,11 @@ class CarrierWatch:
         name: str,
         sends: Sends,
         rate: Rate | None,
-        claim_timeout: int,
         are_several: bool,
     ):
         self.name, self.sends, self.rate = name, sends, rate
         self.stop, self.clock = sends.stop, sends.clock
         self.are_several = are_several
-        self.claim_timeout = claim_timeout
         self.state = None  # the CarrierState, as last read
         self.probe = None  # when we claimed to send the one text that goes first after a pause
         self.asked = None  # the future of the question, before that, whether the carrier serves
@@ -58,7 +56,7 @@ class CarrierWatch:
         if under_way and state.retry_at:
             permission = Permission.NONE
         else:
-            permission = state.permission(now, self.claim_timeout)
+            permission = state.permission(now, self.sends.pulse.sender)
         if permission is Permission.PROBE:
             self.probe = state.tried_at
             if (state.trouble or self.is_replaced) and not self.ask():
@@ -68,6 +66,12 @@ class CarrierWatch:
             self.short_pause = left
         # Another's probe: its answer may come at any time
         return permission, 0 if state.trouble or permission is Permission.ALL else max(left, TICK)
+
+    @property
+    def is_pause_over(self) -> bool:
+        """Whether the carrier has paused, and is to be tried."""
+        retry_at = self.state and self.state.retry_at
+        return retry_at is not None and retry_at <= self.clock.now()
 
     @property
     def is_replaced(self) -> bool:
@@ -83,10 +87,10 @@ class CarrierWatch:
         """Ask the carrier, without sending, whether it takes texts again.
 
         Return True if a text may go first now: the carrier is asked once after each pause if only a
-        text can show more.
+        text can show more, and never if it cannot be asked.
         """
         self.serves = self.state.serves
-        if self.serves:
+        if self.serves or not self.sends.carrier.can_be_checked:
             return True
         try:
             self.asked = self.sends.submit(self.sends.carrier.check)
@@ -109,8 +113,6 @@ class CarrierWatch:
         error, self.asked = self.asked.exception(), None
         if error is None:
             self.serves = True
-            return Permission.PROBE, 0
-        if isinstance(error, NotImplementedError):
             return Permission.PROBE, 0
         if not isinstance(error, CarrierError):
             raise error
@@ -142,17 +144,6 @@ class CarrierWatch:
         if share.texts and not CarrierState.use_rate(self.name, used_until, share.used_until):
             return Share(0, used_until, 0)
         return share
-
-    def note_turns(self, sends: list[Send], waiting: list[Send]) -> None:
-        """Note whose turn is next.
-
-        `sends` are claimed, in the order of service. Those `waiting` for SEND_RATE are the next.
-        """
-        served = [(each, each.message.key_id) for each in sends]
-        served += [(each, each.message.key_id - 1) for each in reversed(waiting)]
-        turns = {each.terms.key.urgent and not each.is_probe: key for each, key in served}
-        if turns:
-            CarrierState.note_turns(self.name, turns)
 
     def note(self, answers: list[Answer]) -> None:
         """Store, for all schedulers, what these answers tell of the carrier itself."""

@@ -16,10 +16,12 @@ from monitoring import health
 from samples import ALL_OPTIONS, NEW_YORK, TUESDAY_NOON
 
 pytest_plugins = [
+    "broken_rows",
     "browser",
     "carrier_servers",
     "databases",
     "fake_carrier",
+    "kits",
     "several_carriers",
     "npm",
     "people",

@@ -109,7 +109,8 @@ def test_what_lies_too_far_ahead_counts_as_now_and_what_is_seconds_early_stays(d
     for ahead in (field.longest + EARLY, field.longest + DAY):
         at = TUESDAY_NOON + ahead
         read = row_with(field, at)
-        field.model.date_back(TUESDAY_NOON)
+        while field.model.date_back(TUESDAY_NOON):
+            pass
         assert read() == (at if ahead < field.longest + DAY else TUESDAY_NOON)
         for table in (Attempt, Message, field.model):
             table.delete().execute()

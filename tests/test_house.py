@@ -50,6 +50,7 @@ OWNERS = {  # of packages
     "regex": {"carriers", "replies"},
     "apprise": {"carriers", "monitoring"},
     "urllib3": {"carriers"},
+    "cryptography": {"carriers"},
 }
 IMPORT = re.compile(r"^\s*(?:from (\S+) import (.+)|import (\S+))", re.MULTILINE)
 ROOMS = set().union(*LEVELS)

@@ -7,10 +7,11 @@ from urllib.parse import parse_qsl
 import pytest
 
 import carriers
-from carrier_servers import Request, TwilioServer
+from carrier_servers import Request
 from carriers import Carrier, CarrierError
+from kits import NUMBER
+from kits.twilio import TwilioServer
 
-NUMBER = "+12125550123"
 TEXT = "attack at dawn, 🚀 héllo"
 MESSAGE_ID = "0198c5a7-7c1e-7a3b-9d2f-5b8c0e4f6a12"
 AWKWARD = [
@@ -40,7 +41,8 @@ def form(request: Request) -> dict[str, str]:
 
 def send(carrier: Carrier, to: str = NUMBER, text: str = TEXT, valid_for: int = 3600) -> str | None:
     """Send a text as the scheduler does."""
-    return carrier.send(to, text, message_id=MESSAGE_ID, valid_for=valid_for)
+    with carrier.session():
+        return carrier.send(to, text, message_id=MESSAGE_ID, valid_for=valid_for)
 
 
 def refused(carrier: Carrier, to: str = NUMBER, text: str = TEXT) -> CarrierError:

@@ -3,7 +3,8 @@
 import pytest
 
 from carrier_errors import connect
-from carrier_servers import Answer, refusal
+from carrier_servers import Answer
+from kits.twilio import refusal
 
 ODD = [
     *("NaN", "Infinity", "-Infinity", "1e999", "", "free", "0,05", "0.05 EUR", "9" * 10_000),

@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import apprise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,46 +34,38 @@ from carrier_servers import (
     HANG,
     HANG_UP,
     Answer,
-    AppriseServer,
-    TwilioServer,
-    VonageServer,
-    WebhookServer,
-    refusal,
+    playing,
     self_signed,
-    verdict,
 )
 from carriers import CarrierError, smpp_session
+from carriers.http import HttpCarrier
 from carriers.tls import reason_of
+from kits import CLASSES, KITS, WITH_SERVER, missing
+from kits.twilio import TwilioServer, refusal
+from kits.vonage import verdict
 
-KINDS = {
-    "twilio_server": TwilioServer,
-    "vonage_server": VonageServer,
-    "webhook_server": WebhookServer,
-    "apprise_server": AppriseServer,
-    "peer": SmppPeer,
-}
-OVER_HTTP = [name for name in KINDS if name != "peer"]
-OURS = [name for name in OVER_HTTP if name != "apprise_server"]  # by carriers/http.py
-WITH_JSON = [name for name in OURS if name != "webhook_server"]  # nothing else is an answer
+OVER_HTTP = [name for name in WITH_SERVER if name != "smpp"]
+OURS = [name for name in OVER_HTTP if issubclass(CLASSES[name], HttpCarrier)]
+WITH_JSON = [name for name in OURS if KITS[name].needs_json]  # nothing else is an answer
+BY_STATUS = [name for name in OVER_HTTP if not KITS[name].needs_json]
 
 # Unicode without U+0000 and lone surrogates, which the API refuses.
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
 numbers = st.sampled_from(["+12125550123", "+447700900123", "+4915123456789", "+376312345"])
 
 
-@pytest.fixture(params=KINDS)
-def server(request):
-    return request.getfixturevalue(request.param)
+def playing_one_of(names):
+    """Return a fixture: the server of each of these carriers in turn."""
+
+    @pytest.fixture(params=names)
+    def server(request):
+        yield from playing(KITS[request.param].server)
+
+    return server
 
 
-@pytest.fixture(params=OVER_HTTP)
-def http_server(request):
-    return request.getfixturevalue(request.param)
-
-
-@pytest.fixture(params=OURS)
-def our_server(request):
-    return request.getfixturevalue(request.param)
+server, http_server = playing_one_of(WITH_SERVER), playing_one_of(OVER_HTTP)
+our_server, json_server = playing_one_of(OURS), playing_one_of(WITH_JSON)
 
 
 # Texts
@@ -187,9 +180,9 @@ def test_an_answer_that_is_no_http_is_only_a_carrier_error(case):
         answering.result(30)
 
 
-@pytest.mark.parametrize("kind", KINDS.values())
-def test_a_carrier_that_is_down_is_unreached_and_its_text_for_now_until_it_is_back(kind):
-    server = kind()
+@pytest.mark.parametrize("name", WITH_SERVER)
+def test_a_carrier_that_is_down_is_unreached_and_its_text_for_now_until_it_is_back(name):
+    server = KITS[name].server()
     server.close()
     with contextlib.closing(connect(server.url)) as carrier:
         error = refused(carrier)
@@ -298,15 +291,11 @@ NO_JSON = {  # and what it means for the text
 
 @pytest.mark.parametrize(("status", "means"), NO_JSON.items())
 @pytest.mark.parametrize("body", [b"", PAGE, b"[" * 60_000, UNHELPFUL, [1]])
-@pytest.mark.parametrize("kind", WITH_JSON)
-def test_an_answer_without_the_carriers_json_is_silent_and_no_yes(
-    request, kind, status, body, means
-):
-    server = request.getfixturevalue(kind)
-    server.answer = Answer(status, body)
-    error = refused(connect(server.url))
+def test_an_answer_without_the_carriers_json_is_silent_and_no_yes(json_server, status, body, means):
+    json_server.answer = Answer(status, body)
+    error = refused(connect(json_server.url))
     assert (meaning(error), tells(error)) == (means, "silent")
-    assert len(server.requests) == 1
+    assert len(json_server.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -319,25 +308,20 @@ def test_an_answer_without_the_carriers_json_is_silent_and_no_yes(
     ],
     ids=repr,
 )
-@pytest.mark.parametrize("kind", WITH_JSON)
-def test_a_check_without_the_carriers_json_is_silent_and_never_in_doubt(
-    request, kind, answer, means
-):
-    server = request.getfixturevalue(kind)
-    server.answer = answer
-    error = error_of(connect(server.url).check)
+def test_a_check_without_the_carriers_json_is_silent_and_never_in_doubt(json_server, answer, means):
+    json_server.answer = answer
+    error = error_of(connect(json_server.url).check)
     assert (meaning(error), tells(error)) == (means, "silent")
 
 
 @pytest.mark.parametrize("status", [400, 401, 429, 500, 502, 503, 504])
-def test_a_refusal_in_the_carriers_json_is_its_own_answer(twilio_server, vonage_server, status):
-    twilio_server.answer = refusal(20500, status)
-    vonage_server.answer = verdict({"status": "5"})._replace(status=status)
-    for server in (twilio_server, vonage_server):
+@pytest.mark.parametrize("name", WITH_JSON)
+def test_a_refusal_in_the_carriers_json_is_its_own_answer(name, status):
+    kit = KITS[name]
+    code = next(code for code in kit.for_now if kit.answer(code).body)
+    for server in playing(kit.server):
+        server.answer = kit.answer(code)._replace(status=status)
         assert tells(refused(connect(server.url))) == "its own answer"
-    vonage_server.answer = Answer(status, {"error-code": str(status)})
-    for server in (twilio_server, vonage_server):
-        assert tells(error_of(connect(server.url).check)) == "its own answer"
 
 
 @pytest.mark.parametrize(
@@ -347,14 +331,13 @@ def test_a_refusal_in_the_carriers_json_is_its_own_answer(twilio_server, vonage_
         *((status, "silent") for status in (502, 503, 504)),
     ],
 )
-@pytest.mark.parametrize("kind", ["webhook_server", "apprise_server"])
-def test_a_status_is_an_answer_unless_it_is_a_gateways(request, kind, status, told):
-    server = request.getfixturevalue(kind)
-    server.answer = Answer(status, PAGE)
-    error = refused(connect(server.url))
-    assert tells(error) == told
-    # A webhook recognizes a second copy
-    assert error.in_doubt == (kind == "apprise_server" and status in (502, 504))
+@pytest.mark.parametrize("name", BY_STATUS)
+def test_a_status_is_an_answer_unless_it_is_a_gateways(name, status, told):
+    for server in playing(KITS[name].server):
+        server.answer = Answer(status, PAGE)
+        error = refused(connect(server.url))
+        assert tells(error) == told
+        assert error.in_doubt == (status in KITS[name].in_doubt)
 
 
 # Concurrency
@@ -380,71 +363,30 @@ def test_32_sends_are_under_way_at_once(http_server):
 # Invalid URLs
 
 
-TWILIO = "twilio://AC1:s3cret@+15005550006"
-VONAGE = "vonage://key:s3cret@15005550006"
 NO_ADDRESSES = """
     127.0.0.1:8000 ftp://127.0.0.1 http:// http://[::1 http://127.0.0.1:99999 http://127.0.0.1:port
     http://user:path-token@127.0.0.1 http://127.0.0.1/%3Fs3cret http://127.0.0.1/%23s3cret
 """
-NO_CARRIERS = {  # what cannot follow the beginning of a URL
-    "": """
-        nonsense s3cret s3cret: s3cret:path-token ://s3cret console:s3cret simulator://s3cret {to}
-        nosuchcarrier://user:s3cret@127.0.0.1/path-token twilio//AC1:s3cret@+15005550006
-        nosuchcarrier://user:s3cret@127.0.0.1/path-token/{to}
-        tgram://123456789:s3cret-s3cret-s3cret-s3cret-s3cret/{to}
-    """,
-    "twilio:": """
-        / // /AC1:s3cret@+15005550006 //AC1:s3cret //AC1@+15005550006 //s3cret@+15005550006
-        //:s3cret@+15005550006 //AC1:@+15005550006 //AC1:s3cret@ //AC1:s3cret@15005550006
-        //AC1:s3cret@+1500555/0006 //AC1:s3cret@a-name-too-long //SK1:s3cret@+15005550006
-        //AC1:s3cret@MG0000000000000000000000000000000
-    """,
-    f"{TWILIO}?": """
-        base_uri=http://127.0.0.1 base_url= auth_token= region=s3cret
-        smart_encoding=yes smart_encoding=1 smart_encoding=True
-    """,
-    f"{TWILIO}?base_url=": NO_ADDRESSES,
-    f"{VONAGE}?base_url=": NO_ADDRESSES,
-    "vonage:": """
-        path-token?base_url=http://a:b@127.0.0.1 //key:s3cret //s3cret@15005550006/{to} //{to}
-        //s3cret:s3cret@{to} //key:s3cret@15005550006/12125550199/{to}
-        //key:s3cret@a-name-too-long/{to}
-    """,
-    f"{VONAGE}?": "signature_method=s3cret signature_method=md5 signature_secret= ttl=s3cret",
-    "webhook+": """
-        https: https:// https:/127.0.0.1 https://?secret=s3cret https://[s3cret/
-        https://127.0.0.1:s3cret/ https://127.0.0.1/?secret= https://127.0.0.1/#s3cret
-        https://127.0.0.1/?secret=whsec_s3cret-s3cret ftp://127.0.0.1/?secret=s3cret
-        https://127.0.0.1/?secret=s3cret&secret=s3cret
-    """,
-    "json://user:s3cret@": """
-        127.0.0.1/path-token 127.0.0.1/path-token?to={to} /{to} 127.0.0.1/{to}?method=s3cret
-        127.0.0.1/path-token/{to}?format=html
-    """,
-    "smpp:": r"""
-        \\AC1:s3cret@+15005550006 // //127.0.0.1/15005550006 //:s3cret@127.0.0.1/15005550006
-    """,
-    "smpp://user": "@127.0.0.1/15005550006 :@127.0.0.1/15005550006",
-    "smpp://user:s3cret@": """
-        /15005550006 127.0.0.1 127.0.0.1/ 127.0.0.1/{to} 127.0.0.1/12/3 127.0.0.1/ACME-Corporation
-        127.0.0.1/Jürgen 127.0.0.1:0/15005550006 127.0.0.1:99999/15005550006
-        127.0.0.1:port/15005550006 [::1/15005550006
-    """,
-    "smpp://user:s3cr": "%00et@127.0.0.1/15005550006 %C3%A9t@127.0.0.1/15005550006",
-    "smpp://user:s3cret@127.0.0.1/15005550006?": """
-        s3cret=1 binds=0 binds=101 binds=two binds= bind=receiver source_ton=256 dest_npi=-1
-        alphabet=utf8 system_type=%00 msg_id_type=hex msg_id_type=hex,dec,hex msg_id_type=hex,oct
-        msg_id_type= region=XX region=us
-    """,
-}
+NO_CARRIERS = """
+    nonsense s3cret s3cret: s3cret:path-token ://s3cret {to} twilio//AC1:s3cret@+15005550006
+"""
+
+
+def bad_urls(name):
+    """Return URLs that a carrier does not take."""
+    kit, options = KITS[name], CLASSES[name].options
+    yield from (begin + rest for begin, more in kit.bad_urls.items() for rest in more.split())
+    yield from (f"{kit.url}?{option}=" for option, usual in options.items() if usual != "")
+    if "base_url" in options:
+        yield from (f"{kit.url}?base_url={address}" for address in NO_ADDRESSES.split())
 
 
 @pytest.mark.parametrize(
     "url",
     [
         *("", "twilio:", "vonage:", "nonsense s3cret", "AC1 s3cret://127.0.0.1/{to}"),
-        *(begin + rest for begin, more in NO_CARRIERS.items() for rest in more.split()),
-        f"smpp://user:{'s3cret' * 11}@127.0.0.1/15005550006",
+        *NO_CARRIERS.split(),
+        *(url for name in KITS for url in bad_urls(name)),
     ],
 )
 def test_a_url_that_no_carrier_takes_is_refused_in_one_line(caplog, capfd, url):
@@ -484,11 +426,57 @@ def test_a_misspelt_scheme_is_refused_with_the_nearest(misspelt, meant, sending)
     assert f"did you mean {meant}" in str(caught.value)
 
 
-def test_every_carrier_keeps_the_contract():
-    """The tests of this file hold it for those that have a server to play them."""
-    modules = {each.split(":")[0].split(".")[1] for each in carriers.OWN.values()}
-    ours = {name.removesuffix("_server") for name in OURS}
-    assert ours | {"smpp", "console", "simulator"} == modules
+def test_every_carrier_has_a_kit():
+    """With it, the tests of this folder and those of callbacks hold the carrier to its contract."""
+    assert missing() == []
+    assert {*KITS} == {*CLASSES}
+
+
+@pytest.mark.parametrize("name", KITS)
+def test_a_kit_has_all_that_its_carriers_class_needs(name):
+    kit, kind = KITS[name], CLASSES[name]
+    assert bool(kit.callbacks) == bool(kind.callback_methods)
+    assert bool(kit.server) == (name not in ("console", "simulator"))
+    assert kit.needs_json <= bool({502, 504} <= {*kit.in_doubt})
+    with contextlib.closing(connect(kit.url)) as carrier:
+        assert type(carrier) is kind
+
+
+def test_a_url_with_the_number_goes_on_to_mean_apprises_carrier(monkeypatch, apprise_server):
+    """Where Apprise has the scheme, too: whoever used it before has the same texts sent."""
+    monkeypatch.setitem(carriers.OWN, "json", "test_carriers:Newcomer")
+    carrier = connect(apprise_server.url)
+    send(carrier)
+    assert apprise_server.texts == [(NUMBER, TEXT)]
+    assert "json://…/{to} is Apprise's form" in carrier.warning
+    assert "goes to the newcomer directly" in carrier.warning
+    assert type(connect("json://user:s3cret@127.0.0.1")) is Newcomer
+    assert type(connect(apprise_server.url, sending=False)) is carriers.Carrier
+
+
+class Newcomer(carriers.Carrier):
+    """A carrier with a scheme of Apprise's."""
+
+    title = "the newcomer"
+    leaves_to_apprise = True
+
+
+APPRISES = {
+    scheme
+    for plugin in apprise.Apprise().details()["schemas"]
+    for kind in ("protocols", "secure_protocols")
+    for scheme in plugin[kind] or ()
+}
+
+
+@pytest.mark.parametrize("scheme", sorted(APPRISES & {*carriers.OWN}))
+def test_a_scheme_that_apprise_has_too_still_takes_its_form(scheme):
+    name = carriers.OWN[scheme].partition(":")[0].removeprefix("carriers.")
+    url = f"{scheme}:{KITS[name].url.partition(':')[2]}/{{to}}"
+    carrier = connect(url)
+    foreign = CLASSES[name].leaves_to_apprise
+    assert type(carrier) is CLASSES["apprise" if foreign else name]
+    assert foreign == ("Apprise" in (carrier.warning or ""))
 
 
 # Secrets and imports
@@ -518,20 +506,11 @@ def test_nothing_of_a_text_gets_into_logs_or_output(caplog, capfd, http_server, 
         assert MESSAGE_ID not in output
 
 
-@pytest.mark.parametrize(
-    ("url", "sending"),
-    [
-        ("console:", True),
-        ("simulator:", True),
-        (f"{TWILIO}?base_url=http://127.0.0.1", True),
-        (f"{VONAGE}?base_url=http://127.0.0.1", True),
-        ("webhook+http://127.0.0.1/", True),
-        ("json://127.0.0.1/{to}", False),
-    ],
-)
-def test_no_library_is_loaded_before_it_is_needed(url, sending):
+@pytest.mark.parametrize("name", KITS)
+def test_no_library_is_loaded_before_it_is_needed(name):
+    sending = name != "apprise"
     code = (
-        f"import sys, carriers; carriers.connect({url!r}, sending={sending}); "
+        f"import sys, carriers; carriers.connect({KITS[name].url!r}, sending={sending}); "
         "print({'apprise', 'requests', 'urllib3'} & sys.modules.keys())"
     )
     ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -6,19 +6,32 @@ import time
 import tracemalloc
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime, formatdate
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 import pytest
 from twilio.request_validator import RequestValidator
 
-from callbacks import DELIVERED, PUBLIC_URL, REFERENCE, TOKEN, connected, of_twilio
-from carrier_errors import NUMBER, TEXT, connect, error_of, form, impatient, meaning, refused, send
-from carrier_servers import HANG, HANG_UP, Answer, TwilioServer, refusal
+from carrier_errors import (
+    MESSAGE_ID,
+    NUMBER,
+    TEXT,
+    connect,
+    error_of,
+    form,
+    impatient,
+    meaning,
+    refused,
+    send,
+)
+from carrier_servers import HANG, HANG_UP, Answer
 from carriers import NotGenuine, Receipt, Reply
 from carriers.http import LONGEST_PAUSE
+from kits import KITS, PUBLIC_URL, REFERENCE, connected
+from kits.twilio import TOKEN, TwilioServer, refusal, sign
 
 NOW = datetime(2026, 3, 3, 17, 0, tzinfo=UTC)
 SERVICE = "MG" + "aB" * 16
+DELIVERED = {"MessageSid": REFERENCE, "To": NUMBER, "MessageStatus": "delivered"}
 
 # Fields of the request: CreateMessageRequest in Twilio's description of its API,
 # github.com/twilio/twilio-oai, spec/json/twilio_api_v2010.json.
@@ -63,7 +76,7 @@ def test_the_request_is_one_that_twilio_describes(
     assert request.headers["Content-Type"] == "application/x-www-form-urlencoded"
     expected = expected | {"To": NUMBER, "Body": "x" * 1600, "ValidityPeriod": validity}
     if public_url:
-        expected["StatusCallback"] = f"{PUBLIC_URL}/carriers/twilio/status"
+        expected["StatusCallback"] = f"{PUBLIC_URL}/carriers/twilio/status?m={MESSAGE_ID}"
     assert form(request) == expected
     assert all(re.fullmatch(DOCUMENTED[name], value) for name, value in expected.items())
 
@@ -101,7 +114,7 @@ def test_an_api_key_with_the_auth_token_asks_for_receipts(twilio_server, api_key
     send(carrier)
     assert "StatusCallback" in form(twilio_server.requests[0])
     assert carrier.warning is None
-    assert carrier.callback(of_twilio(DELIVERED["twilio"], "the-token"))
+    assert carrier.callback(sign(DELIVERED, secret="the-token"))
 
 
 # The answer
@@ -390,7 +403,7 @@ def carrier():
 
 
 def test_a_stop_from_a_number_without_a_plus_sign_may_be_a_short_codes(carrier):
-    callback = of_twilio({"From": "12345678", "Body": "STOP"}, kind="inbound")
+    callback = sign({"From": "12345678", "Body": "STOP"}, kind="inbound")
     assert carrier.callback(callback) == [Reply("+12345678", "STOP", certain=False)]
 
 
@@ -409,7 +422,7 @@ def test_a_stop_from_a_number_without_a_plus_sign_may_be_a_short_codes(carrier):
     ],
 )
 def test_a_reply_is_returned_as_it_came_with_twilios_own_reading(carrier, fields, replies):
-    callback = of_twilio({"From": NUMBER, "To": "+15005550006"} | fields, kind="inbound")
+    callback = sign({"From": NUMBER, "To": "+15005550006"} | fields, kind="inbound")
     assert carrier.callback(callback) == [Reply(NUMBER, text, word=word) for text, word in replies]
 
 
@@ -425,15 +438,68 @@ def test_a_reply_is_returned_as_it_came_with_twilios_own_reading(carrier, fields
     ],
 )
 def test_the_port_may_be_signed_or_not(carrier, url, signed_url):
-    assert carrier.callback(of_twilio(DELIVERED["twilio"], url=url, signed_url=signed_url))
+    assert carrier.callback(sign(DELIVERED, address=url, signed=signed_url))
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        (f"m={MESSAGE_ID}", MESSAGE_ID),
+        (f"a=b&m={MESSAGE_ID}&c", MESSAGE_ID),
+        *((query, None) for query in ("m", "m=", f"M={MESSAGE_ID}", f"n={MESSAGE_ID}")),
+        (f"m={MESSAGE_ID}&m={MESSAGE_ID}", None),
+        (f"m={MESSAGE_ID}&m=", None),
+        (f"m={MESSAGE_ID}&{'&'.join('a' * 300)}", None),
+    ],
+)
+def test_the_address_of_a_report_names_the_message_once(carrier, query, named):
+    url = f"{PUBLIC_URL}/carriers/twilio/status?{query}"
+    assert carrier.callback(sign(DELIVERED, address=url)) == [
+        Receipt(REFERENCE, True, message_id=named)
+    ]
+
+
+def test_the_message_that_is_named_is_signed(carrier):
+    callback = KITS["twilio"].callbacks.report("sent", message_id=MESSAGE_ID)
+    for other in (MESSAGE_ID[:-1] + "3", f"{MESSAGE_ID}&m=x", ""):
+        with pytest.raises(NotGenuine):
+            carrier.callback(callback._replace(url=callback.url.replace(MESSAGE_ID, other)))
+
+
+@pytest.mark.parametrize("moved", ["From", "FromMessageSid", "F"])
+def test_an_address_that_takes_over_signed_fields_names_no_message(carrier, moved):
+    """Twilio signs address, names and values in one row, which can be divided in other ways."""
+    fields = DELIVERED | {"From": "+15005550006"}
+    url = f"{PUBLIC_URL}/carriers/twilio/status?m={MESSAGE_ID}"
+    genuine = sign(fields, address=url)
+    row = "".join(f"{name}{fields[name]}" for name in ("From", "MessageSid"))
+    fields = {
+        "From": {"MessageSid": REFERENCE},
+        "FromMessageSid": {},
+        "F": {row[1:4]: row[4:]},
+    }[moved]
+    taken = row.removesuffix("".join(f"{name}{value}" for name, value in fields.items()))
+    rest = {"MessageStatus": "delivered", "To": NUMBER}
+    forged = genuine._replace(url=url + taken, body=urlencode(fields | rest).encode())
+    try:
+        events = carrier.callback(forged)
+    except NotGenuine:
+        events = []
+    assert [event.message_id for event in events] in ([], [None])
+
+
+def test_a_reply_to_an_address_that_names_a_message_is_a_reply(carrier):
+    url = f"{PUBLIC_URL}/carriers/twilio/inbound?m={MESSAGE_ID}"
+    fields = {"From": NUMBER, "Body": "hi", "MessageStatus": "sent"}
+    assert carrier.callback(sign(fields, "inbound", address=url)) == [Reply(NUMBER, "hi")]
 
 
 def test_a_shared_key_signs_with_sha256(carrier):
     settings = {"x-twilio-webhooks-signature-settings": "key=key1,algorithm=HMAC_SHA256"}
-    callback = of_twilio(DELIVERED["twilio"], **settings)
+    callback = sign(DELIVERED, **settings)
     with pytest.raises(NotGenuine):
         carrier.callback(callback)
-    validator, fields = RequestValidator(TOKEN), DELIVERED["twilio"]
+    validator, fields = RequestValidator(TOKEN), DELIVERED
     signature = validator.compute_signature(callback.url, fields, "HMAC_SHA256")
     callback.headers["x-twilio-signature"] = signature
     assert carrier.callback(callback) == [Receipt(REFERENCE, True)]

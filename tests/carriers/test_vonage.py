@@ -8,23 +8,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from callbacks import (
-    DELIVERED,
-    FIELDS,
-    PUBLIC_URL,
-    REFERENCE,
-    SECRET,
-    connected,
-    of_vonage,
-    unidentified,
-    unsigned_of_vonage,
-)
 from carrier_errors import MESSAGE_ID, NUMBER, connect, form, meaning, refused, send
-from carrier_servers import Answer, verdict
+from carrier_servers import Answer
 from carriers import NotGenuine, OptOut, Part, Receipt, Reply
-from signed_callbacks import vonage_signer
+from kits import PUBLIC_URL, REFERENCE, connected, unidentified
+from kits.vonage import SECRET, sign, signer, verdict, write
 
 MESSAGE = "0A0000000123ABCD1"
+FIELDS = {"messageId": REFERENCE, "msisdn": NUMBER[1:], "to": "ACME", "err-code": "0"}
+DELIVERED = FIELDS | {"status": "delivered"}
 
 # Fields of the request: NewMessage in Vonage's description of its SMS API,
 # github.com/Nexmo/api-specification, definitions/sms.yml.
@@ -173,25 +165,25 @@ def carrier():
 @pytest.mark.parametrize("told", [True, False])
 def test_a_receipt_is_read_however_it_is_sent_and_signed(how, method, told):
     carrier = carrier_of(method if told else None)
-    callback = of_vonage(DELIVERED["vonage"], method=method, how=how)
+    callback = sign(DELIVERED, method=method, how=how)
     assert carrier.callback(callback) == [RECEIPT]
 
 
 def test_a_signature_by_md5_counts_for_nothing(carrier):
     """Neither the hash, which is the default of accounts, nor the HMAC."""
     with pytest.raises(NotGenuine):
-        carrier.callback(of_vonage(DELIVERED["vonage"], method="md5"))
-    fields = DELIVERED["vonage"] | {"timestamp": str(int(time.time()))}
+        carrier.callback(sign(DELIVERED, method="md5"))
+    fields = DELIVERED | {"timestamp": str(int(time.time()))}
     text = "".join(f"&{name}={fields[name]}" for name in sorted(fields))
     signature = hashlib.md5(f"{text}{SECRET}".encode()).hexdigest()
     with pytest.raises(NotGenuine):
-        carrier.callback(unsigned_of_vonage(fields | {"sig": signature}))
+        carrier.callback(write(fields | {"sig": signature}))
 
 
 @pytest.mark.parametrize("method", ["sha1", "sha512"])
 def test_with_a_method_no_other_counts(method):
     with pytest.raises(NotGenuine):
-        carrier_of(method).callback(of_vonage(DELIVERED["vonage"], method="sha256"))
+        carrier_of(method).callback(sign(DELIVERED, method="sha256"))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +192,7 @@ def test_with_a_method_no_other_counts(method):
 @pytest.mark.parametrize("how", ["query", "form", "json"])
 def test_a_reply_is_returned_as_it_came(carrier, text, how):
     fields = {"msisdn": NUMBER[1:], "to": "15005550006", "text": text, "messageId": "1"}
-    events = unidentified(carrier, of_vonage(fields, how=how, kind="inbound"))
+    events = unidentified(carrier, sign(fields, how=how, kind="inbound"))
     assert events == [Reply(NUMBER, text)]
 
 
@@ -223,13 +215,11 @@ NOON = datetime(2020, 1, 1, 12, tzinfo=UTC)
 @pytest.mark.parametrize("how", ["query", "form", "json"])
 def test_a_stop_has_the_time_that_vonage_signed(carrier, timestamp, at, how):
     said = {"msisdn": NUMBER[1:], "message-timestamp": timestamp}
-    (event,) = carrier.callback(of_vonage(said | {"text": "STOP"}, how=how, kind="inbound"))
+    (event,) = carrier.callback(sign(said | {"text": "STOP"}, how=how, kind="inbound"))
     assert event == Reply(NUMBER, "STOP", at)
     assert at is None or event.at.tzinfo is UTC
-    refused = FIELDS["vonage"] | said | {"status": "rejected", "err-code": "9"}
-    assert unidentified(carrier, of_vonage(refused, how=how))[1] == OptOut(
-        NUMBER, True, "carrier", at
-    )
+    refused = FIELDS | said | {"status": "rejected", "err-code": "9"}
+    assert unidentified(carrier, sign(refused, how=how))[1] == OptOut(NUMBER, True, "carrier", at)
 
 
 @pytest.mark.parametrize(
@@ -241,33 +231,31 @@ def test_a_reply_is_a_part_of_a_longer_text_where_vonage_says_so(carrier, concat
     fields = {"msisdn": NUMBER[1:], "text": "stop", "concat": concat}
     fields |= {"concat-ref": "7", "concat-total": "2", "concat-part": "2"}
     fields = {name: value for name, value in fields.items() if value is not None}
-    (event,) = carrier.callback(of_vonage(fields, how=how, kind="inbound"))
+    (event,) = carrier.callback(sign(fields, how=how, kind="inbound"))
     assert event == Reply(NUMBER, "stop", part=part)
 
 
 def test_a_receipt_repeats_the_id_that_the_text_was_sent_with(carrier):
-    status = DELIVERED["vonage"] | {"client-ref": MESSAGE_ID}
-    (receipt,) = carrier.callback(of_vonage(status))
+    status = DELIVERED | {"client-ref": MESSAGE_ID}
+    (receipt,) = carrier.callback(sign(status))
     assert receipt.message_id == status["client-ref"]
 
 
 def test_what_has_no_text_is_no_reply(carrier):
     fields = {"msisdn": NUMBER[1:], "type": "binary", "data": "00ff", "udh": "050003"}
-    assert carrier.callback(of_vonage(fields, kind="inbound")) == []
+    assert carrier.callback(sign(fields, kind="inbound")) == []
 
 
 @pytest.mark.parametrize("how", ["query", "form", "json"])
 def test_fields_that_share_a_signature_are_not_genuine(carrier, how):
     """Vonage signs "&err-code=0&messageId=…", whichever names and values that was joined from."""
-    fields = DELIVERED["vonage"] | {"timestamp": str(int(time.time()))}
-    signature = {"sig": vonage_signer(SECRET, "sha256").sign_params(dict(fields))}
-    assert carrier.callback(unsigned_of_vonage(fields | signature, how))
+    fields = DELIVERED | {"timestamp": str(int(time.time()))}
+    signature = {"sig": signer(SECRET, "sha256").sign_params(dict(fields))}
+    assert carrier.callback(write(fields | signature, how))
     message_id = fields.pop("messageId")
     del fields["err-code"]
     with pytest.raises(NotGenuine):
-        carrier.callback(
-            unsigned_of_vonage(fields | signature | {"err-code=0&messageId": message_id}, how)
-        )
+        carrier.callback(write(fields | signature | {"err-code=0&messageId": message_id}, how))
 
 
 HOUR = 3600
@@ -281,6 +269,6 @@ HOUR = 3600
     ],
 )
 def test_a_callback_counts_for_as_long_as_vonage_repeats_it(carrier, age, counts):
-    callback = of_vonage(DELIVERED["vonage"], timestamp=int(time.time()) - age)
+    callback = sign(DELIVERED, timestamp=int(time.time()) - age)
     with contextlib.nullcontext() if counts else pytest.raises(NotGenuine):
         assert carrier.callback(callback)

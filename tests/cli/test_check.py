@@ -116,7 +116,8 @@ def test_a_receiver_that_takes_nothing_is_a_problem(check, key):
 
 
 def test_missing_tables_are_a_problem(check, empty_database_url, kind, tmp_path):
-    url = f"sqlite:///{tmp_path}/misspelt.db" if kind == "sqlite" else empty_database_url
+    (tmp_path / "empty.db").touch()
+    url = f"sqlite:///{tmp_path}/empty.db" if kind == "sqlite" else empty_database_url
     status, lines = check(database_url=url)
     assert status == 1
     assert "PROBLEM: tables: not up to date: run flask db upgrade" in lines

@@ -182,7 +182,7 @@ def test_events_of_a_revoked_key_are_listed_and_retried_by_its_name(run, app_key
 @pytest.fixture
 def many(app_key, monkeypatch):
     """Store 45 events, which wait or were given up, and are changed 10 at a time."""
-    monkeypatch.setattr(database, "BATCH", 10)
+    monkeypatch.setattr(database, "FEW", 10)
     EventAddress.set(app_key, URL, TUESDAY_NOON)
 
     def store_events(**state):

@@ -22,8 +22,8 @@ from database import clock, sqlite
 from databases import on_both, on_sqlite
 from events.outbox import Event, EventAddress
 from messages import receipts
+from messages.early_receipts import EarlyReceipt
 from messages.model import Message, Status
-from messages.receipts import EarlyReceipt
 from replies import inbound, opt_outs
 from samples import DAY, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import FAKE, connection_of, decide_on, key_named, store, store_many

@@ -51,7 +51,7 @@ class ReceiverServer(CarrierServer):
                 self.forged.append(error)
         self.closing.wait(self.delay)
         self.open.wait(60)
-        answer = self.answers.get(event["data"]["status"]) or self.answer or Answer(204)
+        answer = self.answers.get(event["data"].get("status")) or self.answer or Answer(204)
         if isinstance(answer, Answer) and 200 <= answer.status < 300:
             self.events.append(event)
         with self._guard:

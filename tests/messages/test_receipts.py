@@ -17,8 +17,8 @@ from database import clock, db
 from databases import on_both, on_sqlite
 from messages import model, receipts, waiting
 from messages.attempts import Attempt
+from messages.early_receipts import EarlyReceipt
 from messages.model import TAKEN, Message, Status
-from messages.receipts import EarlyReceipt
 from own_threads import at_once, begin
 from replies import inbound, opt_outs
 from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON

@@ -7,8 +7,8 @@ import pytest
 from carriers import Receipt
 from databases import on_both, on_postgres
 from messages import receipts, waiting
+from messages.early_receipts import EarlyReceipt
 from messages.model import Status
-from messages.receipts import EarlyReceipt
 from own_threads import at_once
 from samples import DAY, LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import FAKE, again, claim, decide_on, held
@@ -21,12 +21,16 @@ def unmatched():
     return EarlyReceipt.select().count()
 
 
+THREE_PARTS = "x" * 400
+
+
 def sending(**columns):
-    return held(Status.SENDING, **columns)
+    return held(Status.SENDING, message=THREE_PARTS, **columns)
 
 
 def receipt(part, message, delivered=True):
-    return Receipt(part, delivered, None if delivered else "barred", None, str(message.id))
+    why = None if delivered else "barred"
+    return Receipt(part, delivered, why, message_id=str(message.id), of_part=True)
 
 
 def record(*said):
@@ -64,7 +68,8 @@ def test_the_receipt_of_another_part_is_not_the_messages(database_url):
 
 
 def test_the_receipt_of_a_text_that_was_tried_again_waits_for_its_yes():
-    message = held(Status.UNDELIVERED, carrier_reference="P1", finished_at=TUESDAY_NOON)
+    of = {"carrier_reference": "P1", "finished_at": TUESDAY_NOON}
+    message = held(Status.UNDELIVERED, message=THREE_PARTS, **of)
     assert decide_on(message).retry(TUESDAY_NOON, 3 * DAY)
     waiting.promote(TUESDAY_NOON)
     claim(1)

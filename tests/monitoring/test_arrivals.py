@@ -146,6 +146,14 @@ def test_texts_of_other_carriers_are_no_problem(problems):
     assert problems() == []
 
 
+def test_it_is_told_what_to_look_at(settings):
+    end(10, Status.SENT)
+    (told,) = notices.pending(settings, TUESDAY_NOON)
+    assert told.title == "receipts of carrier us do not come"
+    assert "See that the carrier can reach PUBLIC_URL (flask check asks it)" in told.text
+    assert "in the carrier's own console whether its callbacks fail" in told.text
+
+
 # Most texts fail, or do not arrive
 
 
@@ -206,7 +214,8 @@ def test_it_is_told_everywhere_alike(settings, at):
     assert 'text_messages_problems{kind="failing"} 1.0' in metrics.text
     page = signed_in(app, "Olga", role=Role.OPERATOR).read()
     assert f"Texts of us: {taken}; {ended}" in page
-    assert "Most texts of carrier us fail or do not arrive. Fix the cause" in page
+    assert f"Most texts of us fail or do not arrive: {ended}" in page
+    assert "Fix the cause, then" in page
     strict = app.test_client().get("/healthz?strict")
     assert strict.json["details"]["problems"] == ["failing"]
     (told,) = notices.pending(settings, TUESDAY_NOON)

@@ -192,14 +192,15 @@ def test_generators_find_a_name_for_every_body():
     for name, webhook in DESCRIPTION["webhooks"].items():
         assert [*webhook] == ["post"]
         body = bodies[webhook["post"]["requestBody"]["$ref"].rpartition("/")[2]]
-        assert schema_of(body) == ("ReplyEvent" if name == outbox.REPLIED else "Event")
+        others = {outbox.REPLIED: "ReplyEvent", outbox.TEST: "TestEvent"}
+        assert schema_of(body) == others.get(name, "Event")
         operations[name] = webhook["post"]["operationId"]
     assert len({*operations.values()}) == len(operations)
 
 
 def test_every_final_state_is_a_described_event():
     states = {f"text_message.{status}" for status in FINISHED}
-    assert {*DESCRIPTION["webhooks"]} == states | {outbox.REPLIED}
+    assert {*DESCRIPTION["webhooks"]} == states | {outbox.REPLIED, outbox.TEST}
     described = SCHEMAS["Event"]["properties"]
     assert {*described["type"]["enum"]} == states
     assert {*described["data"]["properties"]["status"]["enum"]} == {*FINISHED}
@@ -220,6 +221,10 @@ def test_the_event_of_a_reply_has_the_described_fields_in_their_order(database_u
     )
     event = json.loads(outbox.Event.get().body)
     check_event(event, "ReplyEvent")
+
+
+def test_the_event_of_a_test_has_the_described_fields_in_their_order():
+    check_event(json.loads(outbox.body_of_test(TUESDAY_NOON)), "TestEvent")
 
 
 def fail_with(monkeypatch, error):

@@ -11,8 +11,8 @@ from test_smpp_foreign_peers import HERE, ForeignPeer
 from access.do_not_call import OptedOut
 from carrier_servers import served
 from database import clock
+from messages.early_receipts import EarlyReceipt
 from messages.model import Message, Status
-from messages.receipts import EarlyReceipt
 from replies import inbox
 from replies.model import Reply
 from running import wait_until

@@ -24,16 +24,14 @@ from carrier_servers import (
     HANG,
     HANG_UP,
     Answer,
-    TwilioServer,
-    VonageServer,
-    WebhookServer,
     playing,
-    refusal,
-    verdict,
 )
 from database import clock
 from databases import on_both
 from events.outbox import Event, EventAddress
+from kits.twilio import TwilioServer, refusal
+from kits.vonage import VonageServer, verdict
+from kits.webhook import WebhookServer
 from messages.attempts import Attempt
 from messages.model import Message, Status
 from proxy import Proxy

@@ -6,7 +6,7 @@ import database
 from access.do_not_call import DoNotCall
 from databases import on_both, on_postgres
 from messages.model import Message, Status
-from running import ROOT, begin_web, free_port, wait_until
+from running import ROOT, answers, begin_web, free_port, wait_until
 from samples import DAY, TUESDAY_NOON
 from stored_messages import connection_of, look, store_many
 
@@ -67,3 +67,18 @@ def test_no_process_starts_on_the_tables_of_a_draft(empty_database_url, start):
     for each in processes:
         assert each.wait() != 0
         assert each.output.count("this database was made by a draft of before 1.0.0") == 1
+
+
+def test_before_the_first_upgrade_every_process_says_what_to_run_and_makes_nothing(start, tmp_path):
+    file = tmp_path / "none.db"
+    url, told = f"sqlite:///{file}", f"there is no database at {file}; flask db upgrade makes it"
+    web = begin_web(start, url, free_port())
+    single = start("scheduler.py", DATABASE_URL=url)
+    assert single.wait() == 1
+    assert told in single.output
+    wait_until(lambda: told in web.output and answers(f"{web.url}/openapi.json"))
+    assert not answers(f"{web.url}/healthz")
+    assert not file.exists()
+    upgrades = [start("flask", "db", "upgrade", DATABASE_URL=url) for _ in range(2)]
+    assert [upgrade.wait() for upgrade in upgrades] == [0, 0]
+    wait_until(lambda: answers(f"{web.url}/healthz"))

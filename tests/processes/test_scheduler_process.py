@@ -22,14 +22,14 @@ from carrier_errors import form
 from carrier_servers import (
     HANG,
     Answer,
-    WebhookServer,
-    refusal,
     served,
 )
 from database import clock
 from databases import on_both
 from desk_visitor import Visitor
 from events.outbox import Event
+from kits.twilio import refusal
+from kits.webhook import WebhookServer
 from messages.model import FINISHED, Message, Status
 from monitoring import dead_scheduler
 from running import ALWAYS, ROOT, send, wait_until

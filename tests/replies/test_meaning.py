@@ -1,6 +1,8 @@
 """meaning.py: which replies are a plain no, and which are for people."""
 
+import re
 import time
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 from replies import meaning
 from replies.meaning import Meaning
+from running import ROOT
 from sentences import ASKING_FOR_HELP, MAYBE_NOES, OTHERS, PLAIN_NOES, STARTING
 
 
@@ -44,6 +47,48 @@ def test_a_start_is_one(text):
 @pytest.mark.parametrize("text", [*PLAIN_NOES, *MAYBE_NOES])
 def test_a_piece_of_a_text_is_never_more_than_perhaps_a_no(text):
     assert meaning.read_part(text) in (Meaning.MAYBE_NO, Meaning.OTHER)
+
+
+def written_out(phrase, between):
+    """The texts that a phrase of PERHAPS stands for."""
+    words = [
+        [between] if word == "…" else word.replace("*", "abc").split("/") for word in phrase.split()
+    ]
+    return map(" ".join, product(*words))
+
+
+@pytest.mark.parametrize("language", meaning.PERHAPS)
+def test_a_phrase_of_any_language_is_found_anywhere(language):
+    for phrase in meaning.phrases(meaning.PERHAPS[language]):
+        for between in ("", "w x y"):
+            for text in written_out(phrase, between):
+                assert meaning.read(f"Well, {text.upper()} then!") is Meaning.MAYBE_NO, text
+                assert meaning.read(f"x{text}") is not Meaning.NO, text
+
+
+@pytest.mark.parametrize("word", meaning.ALONE)
+def test_some_words_are_perhaps_a_no_only_if_nothing_else_is_said(word):
+    assert meaning.read(f"{word}, please!") is Meaning.MAYBE_NO
+    assert meaning.read(f"{word} mañana") is Meaning.OTHER
+
+
+def test_between_the_words_of_a_phrase_are_three_words_at_most():
+    assert meaning.read("no quiero recibir jamás más") is Meaning.MAYBE_NO
+    assert meaning.read("no puedo hoy por la tarde, más bien mañana") is Meaning.OTHER
+
+
+def test_the_page_has_the_words_that_are_looked_for():
+    page = (ROOT / "docs" / "carriers.md").read_text()
+    table = dict(
+        re.findall(r"^\| (.+) \| (.+) \|$", page.partition("### Possible opt-outs")[2], re.M)
+    )
+    described = {name: re.findall("`(.+?)`", row) for name, row in table.items()}
+    wanted = {name: meaning.phrases(written) for name, written in meaning.PERHAPS.items()}
+    assert {name: described.get(name) for name in wanted} == wanted
+    (alone,) = re.findall("all that is said: (.*)\\.$", page, re.M)
+    assert re.findall("`(.+?)`", alone) == [*meaning.ALONE]
+    (plain,) = re.findall(r"^\| only an opt-out: (.*?), once or more", page, re.M)
+    assert re.findall("`(.+?)`", plain) == [*meaning.NOES, *map(" ".join, meaning.PAIRS)]
 
 
 @given(st.text() | st.text(st.sampled_from([*"stop noe\n-. ı", "\ud800", "\0", "🛑", "\u0301"])))

@@ -255,7 +255,7 @@ def test_a_text_that_cannot_be_recorded_holds_up_no_other(missed, run_pass, monk
     said = [Said(NEW_YORK, text, message_ids=(text,)) for text in ("one", "broken", "two")]
     run_pass(BACK, missed(*said))
     assert sorted(text for _, text in texts()) == ["one", "two"]
-    assert "an incoming text is not recorded: unexpected KeyError" in caplog.text
+    assert "Reply 'broken' is not recorded: unexpected KeyError" in caplog.text
 
 
 @pytest.mark.parametrize("date", [None, f"{format_datetime(BACK)[:-5]}+99999999999999999999"])

@@ -132,10 +132,10 @@ def test_after_an_outage_the_living_have_the_time_to_beat_before_they_are_taken_
     one = Scheduler(settings, carrier)
     one.pulse.beat()
     at(TUESDAY_NOON + HOUR)
-    one.take_over()
+    one.take_over(TUESDAY_NOON + HOUR)
     assert one.suspects_death, "it may be dead"
     assert Heartbeat.beat(SENDER, TUESDAY_NOON + HOUR)
-    one.take_over()
+    one.take_over(TUESDAY_NOON + HOUR)
     assert not one.suspects_death
     assert one.counts["taken over"] == 0
     assert has_ended(living, Status.SENDING)

@@ -15,15 +15,16 @@ from running import wait_until
 from samples import HOUR, MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending.carrier_state import CarrierState
+from sending.heartbeats import Heartbeat
 from sending.sends import Answer, Send
 from several_carriers import NamedCarrier
-from stored_messages import decide_on, statuses, store, store_many
+from stored_messages import SENDER, decide_on, statuses, store, store_many
 
 pytestmark = on_both
 
 DOWN = CarrierError("nobody listens", unreached=True)
 PAGE = CarrierError("a gateway's page", silent=True)
-CANNOT_BE_ASKED = NotImplementedError()
+CANNOT_BE_ASKED = object()
 CAUSES = {
     "too fast": (TOO_FAST, [0, 1, 3, 7, 15, 34, 74, 134, 194], None, "says too fast"),
     "down": (DOWN, [0, 5, 15, 35, 75, 135, 195], "has been down", "is down"),
@@ -43,8 +44,12 @@ class Checked(AskableCarrier):
         super().__init__()
         self.checks, self.health = 0, None
 
+    @property
+    def can_be_checked(self):
+        return self.health is not CANNOT_BE_ASKED
+
     def check(self):
-        self.checks += self.health is not CANNOT_BE_ASKED
+        self.checks += 1
         if self.health:
             raise self.health
 
@@ -158,8 +163,9 @@ def test_a_probe_that_was_claimed_by_a_clock_ahead_is_waited_for_as_any(run_pass
     store()
     long_ago = TUESDAY_NOON - HOUR
     probed_at = TUESDAY_NOON + HOUR
+    Heartbeat.create(sender=SENDER, beat_at=probed_at)
     CarrierState.update(
-        retry_at=long_ago, paused_at=long_ago, tried_at=probed_at, pause=1
+        retry_at=long_ago, paused_at=long_ago, tried_at=probed_at, tried_by=SENDER, pause=1
     ).execute()
     run_pass(TUESDAY_NOON)
     assert run_pass(TUESDAY_NOON + 5 * MINUTE + SECOND)["sent"] == 1

@@ -10,7 +10,7 @@ from carriers.ways import Way
 from database import clock, db
 from databases import on_both, on_sqlite
 from messages import doubts, receipts
-from messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY
+from messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
 from messages.model import Message, Status, has_status
 from query_plans import plans, reads_whole, steps
 from replies import inbound, inbox
@@ -116,7 +116,7 @@ def claim_urgent_ones():
 
 def claim_others():
     ApiKey.update(urgent=False).execute()
-    claimed = stored_messages.claim(8, first_key=key_named("b").id)
+    claimed = stored_messages.claim(8)
     assert len(claimed) == 8
     assert {message.lane for message in claimed} <= {"US", "GB"}
 
@@ -124,7 +124,8 @@ def claim_others():
 @pytest.mark.parametrize("action", [claims.lanes, claim_urgent_ones, claim_others])
 def test_what_waits_in_other_lanes_is_not_even_passed_over(action, many):
     """An index by the key alone would go through all of its texts in the lane of another."""
-    lines = [line for lines in plans(action) for line in lines if "api_key" not in line]
+    of_texts = [lines for lines in plans(action) if "api_key" not in str(lines)]
+    lines = [line for lines in of_texts for line in lines]
     assert any("message_lane" in line for line in lines)
     assert [
         line for line in lines if "message_sendable_key" in line or "Filter: (lane =" in line
@@ -134,6 +135,15 @@ def test_what_waits_in_other_lanes_is_not_even_passed_over(action, many):
 @pytest.mark.parametrize("action", [claims.lanes, claim_urgent_ones, claim_others])
 def test_no_statement_of_a_claim_reads_the_whole_table(action, many):
     assert not reads_whole(action)
+
+
+def test_what_a_scheduler_has_in_hand_is_found_by_one_lookup(many):
+    def held():
+        Attempt.held(stored_messages.SENDER, "fake")
+
+    (plan,) = plans(held)
+    assert not reads_whole(held)
+    assert any("attempt_sender" in line for line in plan)
 
 
 def test_what_is_in_hand_is_found_without_reading_all_texts_to_its_number(many):
@@ -147,20 +157,36 @@ def test_what_is_in_hand_is_found_without_reading_all_texts_to_its_number(many):
     assert not any("message_to" in line for lines in plans(texts_in_hand) for line in lines)
 
 
+def steps_of_claim(count, look=False):
+    """How much SQLite does for the second claim of some texts, or the look before it."""
+    turns = stored_messages.turns()
+    assert len(stored_messages.claim(count, turns)) == count
+    if look:
+        return steps(lambda: turns.look(stored_messages.may_take, TUESDAY_NOON))
+    return steps(lambda: stored_messages.claim(count, turns))
+
+
 @on_sqlite
-@pytest.mark.parametrize(("first", "count"), [("b", 1), ("a", 2)])
-def test_a_claim_steps_through_no_texts_of_keys_before_its_turn_or_before_another(
-    database_url, first, count
-):
-    ids, taken = {name: key_named(name) for name in "ab"}, []
-
-    def claim():
-        assert len(stored_messages.claim(count, first_key=ids[first].id)) == count
-
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_claim_steps_through_no_texts_but_its_own(database_url, count):
+    taken = []
     for more in (20, 2000):
-        store_many(more, key=ids["a"])
-        store_many(20, key=ids["b"])
-        taken.append(steps(claim))
+        store_many(more, key=key_named("a"))
+        store_many(20, key=key_named("b"))
+        taken.append((steps_of_claim(count), steps_of_claim(count, look=True)))
+    assert all(after < 2 * before for before, after in zip(*taken, strict=True))
+
+
+@on_sqlite
+def test_keys_that_wait_for_another_carrier_and_paused_ones_cost_a_claim_nothing(database_url):
+    taken = []
+    for several in (range(3), range(100)):
+        for number in several:
+            store(key=key_named(f"paused {number}"), lane=f"A{number}")
+            store(key=key_named(f"elsewhere {number}"), lane="=elsewhere")
+        store_many(20, key=key_named("a"))
+        ApiKey.update(paused_at=TUESDAY_NOON).where(ApiKey.name.startswith("paused")).execute()
+        taken.append(steps_of_claim(2))
     assert taken[1] < 2 * taken[0]
 
 

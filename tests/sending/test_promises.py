@@ -45,8 +45,8 @@ from databases import on_both, on_sqlite
 from messages import doubts, model, receipts
 from messages.attempts import Attempt
 from messages.decisions import UNDO_FOR_CERTAIN, Selection
+from messages.early_receipts import KEPT, EarlyReceipt
 from messages.model import ANSWER_WITHIN, FINISHED, TAKEN, Message, Status, first_id
-from messages.receipts import KEPT, EarlyReceipt
 from recipients.hours import BusinessHours
 from recipients.quiet import QuietPlaces
 from replies import inbound
@@ -55,7 +55,7 @@ from samples import DAY, HOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import carrier_state, heartbeats, outcomes, retention, sender
 from sending.carrier_state import CarrierState, Permission
-from sending.claims import Claims
+from sending.claims import Turns
 from sending.heartbeats import WATCHED, Heartbeat, Pulse
 from sending.outcomes import MAY_HAVE_TAKEN_IT
 from sending.runtime import Clock, Ended, Runtime
@@ -1055,7 +1055,7 @@ def test_the_promises_hold_for_long(hold_promises, askable):
 
 # Does it find anything? Each of these breaks a rule.
 
-judge, claim = outcomes.judge, Claims.claim
+judge, claim = outcomes.judge, Turns.claim
 end_claim, retry = Message._end_claim, Selection.retry
 settle_doubts, begin, tend = Message.settle_doubts, Sends.begin, Scheduler.tend
 beat = Heartbeat.beat
@@ -1184,7 +1184,7 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "a retry forgets what was before": (False, Selection, "retry", retry_as_if_new),
     "equal texts go at once": (True, doubts, "texts_at", lambda *_: set()),
     "it takes the reference of another": (True, receipts, "found", take_any_reference),
-    "it looks for no approval": (False, Claims, "claim", claim_without_approval),
+    "it looks for no approval": (False, Turns, "claim", claim_without_approval),
     "it does not look at the list": (False, do_not_call, "listed", lambda _: {}),
     "it sends at any hour": (False, outcomes, "waits_until", lambda *_: None),
     "it knows no quiet hours": (False, outcomes, "judge", judge_without_quiet_hours),

@@ -188,13 +188,13 @@ def test_what_was_redacted_before_is_not_read_again(run_pass):
     assert Retention.get().redacted_until == TUESDAY_NOON - KEPT
     since = Retention.get().redacted_until
     assert reads_whole(lambda: retention.redact_oldest(since, TUESDAY_NOON - KEPT + DAY)) == []
-    assert reads_whole(lambda: retention.purge_old(TUESDAY_NOON - 2 * KEPT)) == []
+    assert reads_whole(lambda: retention.purge_some(None, TUESDAY_NOON - 2 * KEPT)) == []
 
 
 LIMIT = TUESDAY_NOON - KEPT
 FORGET = {
     "KEEP_TEXTS": lambda: retention.redact_oldest(None, LIMIT),
-    "KEEP_MESSAGES": lambda: retention.purge_old(LIMIT),
+    "KEEP_MESSAGES": lambda: retention.purge_some(None, LIMIT)[0],
     "redact": lambda: retention.redact(LIMIT, TUESDAY_NOON),
     "purge": lambda: retention.purge(LIMIT, TUESDAY_NOON),
 }

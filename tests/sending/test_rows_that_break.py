@@ -2,63 +2,35 @@
 
 import json
 import logging
+import uuid
 
 import pytest
 from peewee import OperationalError
 
+from access.do_not_call import DoNotCall
+from broken_rows import BAD, TEXT, breaks, unreadable
+from carriers import LateAnswer, Receipt
 from carriers import Reply as Said
 from carriers.ways import Way
-from database import db
 from databases import on_both
 from events.outbox import Event, EventAddress
-from fake_carrier import FakeCarrier
-from messages.model import Message, Status
+from fake_carrier import FOR_GOOD, FOR_NOW, FakeCarrier
+from messages import receipts
+from messages.attempts import Attempt
+from messages.model import WAITING, Message, Status
+from own_threads import IN_ORDER
 from replies import inbound
 from replies.inbound import ReplyRules
 from replies.model import Reply
-from samples import ALWAYS_OPEN, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
+from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from stored_messages import again, key_named, statuses, store, store_many
+from sending import outcomes
+from sending.heartbeats import Heartbeat
+from sending.outcomes import Outcome
+from sending.sender import Sender
+from stored_messages import SENDER, again, key_named, statuses, store, store_many
 
 pytestmark = on_both
-
-BAD, TEXT = "+12125559999", "a secret of 12 words"
-
-
-def breaks(table, row, when):
-    """Have the database refuse a change of a row, in words that repeat its number."""
-    id = type(row).id.db_value(row.id)
-    id = id if isinstance(id, str) else str(id)
-    name = f"broken_{table}"
-    condition = f"OLD.id = '{id}' AND ({when})"
-    if db.product != "Postgres":
-        db.execute_sql(
-            f"CREATE TRIGGER {name} BEFORE UPDATE ON {table} WHEN {condition} "
-            f"BEGIN SELECT RAISE(ABORT, 'broken: {BAD} {TEXT}'); END"
-        )
-        return lambda: db.execute_sql(f"DROP TRIGGER {name}")
-    db.execute_sql(
-        f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS "
-        f"$$ BEGIN RAISE EXCEPTION 'broken: {BAD} {TEXT}' USING ERRCODE = '22000'; END $$"
-    )
-    db.execute_sql(
-        f"CREATE TRIGGER {name} BEFORE UPDATE ON {table} FOR EACH ROW WHEN ({condition}) "
-        f"EXECUTE FUNCTION {name}()"
-    )
-    return lambda: db.execute_sql(f"DROP TRIGGER {name} ON {table}")
-
-
-@pytest.fixture
-def broken(database_url):
-    """Break rows until the test ends: the tables are emptied, and not made anew."""
-    mended = []
-
-    def break_row(*arguments):
-        mended.append(breaks(*arguments))
-
-    yield break_row
-    for mend in mended:
-        mend()
 
 
 def errors(caplog):
@@ -201,3 +173,423 @@ def test_a_reply_that_breaks_its_telling_stops_neither_passes_nor_others(
     caplog.clear()
     run_pass(TUESDAY_NOON + 7 * MINUTE, **ALWAYS_OPEN)
     assert (errors(caplog) == []) == may_show
+
+
+# Claims and judgements
+
+
+def status_of(message):
+    return Message.select(Message.status).where(Message.id == message.id).scalar()
+
+
+def queued(count=20):
+    return due(count, status=Status.QUEUED)
+
+
+CLAIMED, HELD_BY_HOURS = "NEW.status = 'sending'", "NEW.status = 'scheduled'"
+
+
+def assert_silent_about(bad, caplog):
+    assert str(bad.id) in caplog.text
+    assert BAD not in caplog.text
+    assert TEXT not in caplog.text
+
+
+@pytest.mark.parametrize("how", [unreadable, CLAIMED], ids=["unreadable", "may not be claimed"])
+def test_a_text_that_breaks_its_claim_waits_and_all_others_go(
+    run_pass, carrier, broken, caplog, how
+):
+    numbers, bad = queued()
+    unreadable("message", bad) if how is unreadable else broken("message", bad, how)
+    assert run_pass(TUESDAY_NOON)["sent"] == 20
+    assert sorted(carrier.numbers) == numbers
+    assert status_of(bad) == Status.SCHEDULED
+    assert_silent_about(bad, caplog)
+    caplog.clear()
+    store(to=NEW_YORK)
+    assert run_pass(TUESDAY_NOON + SECOND)["sent"] == 1
+    assert errors(caplog) == [], "not at each pass"
+
+
+def test_a_text_that_may_not_even_wait_is_tried_with_each_claim_and_stops_none(
+    run_pass, carrier, broken, caplog
+):
+    _, bad = queued()
+    broken("message", bad, "TRUE")
+    assert run_pass(TUESDAY_NOON)["sent"] == 20
+    store_many(3, TUESDAY_NOON)
+    assert run_pass(TUESDAY_NOON + SECOND)["sent"] == 3
+    assert (status_of(bad), BAD in carrier.numbers) == (Status.QUEUED, False)
+    assert_silent_about(bad, caplog)
+
+
+def test_what_breaks_a_claim_goes_once_it_is_mended(run_pass, carrier, database_url):
+    _, bad = queued(5)
+    mend = breaks("message", bad, CLAIMED)
+    run_pass(TUESDAY_NOON)
+    mend()
+    assert run_pass(TUESDAY_NOON + 9 * MINUTE)["sent"] == 0
+    assert run_pass(TUESDAY_NOON + 11 * MINUTE)["sent"] == 1
+    assert carrier.numbers.count(BAD) == 1
+
+
+def test_of_several_keys_all_but_the_text_that_breaks_a_claim_go(run_pass, carrier, broken):
+    for name in ("one", "two", "three"):
+        store_many(7, status=Status.QUEUED, key=key_named(name))
+    _, bad = queued(7)
+    broken("message", bad, CLAIMED)
+    assert run_pass(TUESDAY_NOON)["sent"] == 28
+
+
+def test_a_text_that_breaks_its_judgement_holds_up_no_neighbour(
+    run_pass, carrier, monkeypatch, caplog
+):
+    """Not the rules themselves, but what is looked up for them."""
+    _, bad = queued()
+    is_received = Sender.is_received
+
+    def fail(self, message, now):
+        if message.id == bad.id:
+            raise KeyError(BAD)
+        return is_received(self, message, now)
+
+    Message.update(in_doubt=1).execute()
+    monkeypatch.setattr(Sender, "is_received", fail)
+    assert run_pass(TUESDAY_NOON)["sent"] == 20
+    assert again(bad).status == Status.SCHEDULED
+    assert not Attempt.select().where(Attempt.message == bad.id).exists()
+    assert_silent_about(bad, caplog)
+
+
+def test_an_end_that_cannot_be_written_holds_up_no_neighbour(run_pass, broken, caplog):
+    """The number is on the list by now."""
+    numbers, bad = queued(3)
+    Message.update(check_dnc=True).execute()
+    DoNotCall.insert_many([(n, TUESDAY_NOON, "operator") for n in (*numbers, BAD)]).execute()
+    broken("message", bad, "NEW.status = 'blocked'")
+    assert run_pass(TUESDAY_NOON)["blocked"] == 3
+    assert again(bad).status == Status.SCHEDULED
+    assert_silent_about(bad, caplog)
+
+
+def test_an_outage_during_a_claim_sets_nothing_aside(settings, at, database_url, monkeypatch):
+    at(TUESDAY_NOON)
+    queued(5)
+    scheduler = Scheduler(settings, FakeCarrier())
+
+    def fail(cls, *_):
+        raise OperationalError("the connection is lost")
+
+    with monkeypatch.context() as away:
+        away.setattr(Attempt, "begin", classmethod(fail))
+        with pytest.raises(OperationalError):
+            scheduler.run_pass()
+    assert statuses() == {Status.QUEUED: 6}
+    assert scheduler.run_pass()["sent"] == 6
+
+
+# Answers
+
+
+def lasting(settings, carrier, at):
+    """A scheduler that makes a pass whenever it is told to."""
+    scheduler = Scheduler(settings, carrier, IN_ORDER)
+
+    def run(instant=TUESDAY_NOON):
+        at(instant)
+        return scheduler.run_pass()
+
+    run.scheduler = scheduler
+    return run
+
+
+def test_a_yes_that_breaks_its_record_is_in_doubt_and_its_neighbours_are_sent(
+    run_pass, carrier, broken, caplog
+):
+    """This carrier cannot be asked: the text is never given again."""
+    _, bad = queued()
+    broken("message", bad, "NEW.status = 'sent'")
+    assert run_pass(TUESDAY_NOON)["sent"] == 20
+    assert carrier.numbers.count(BAD) == 1
+    ended = again(bad)
+    assert (ended.status, ended.in_doubt) == (Status.FAILED, 1)
+    assert ended.last_error.endswith("the carrier may have taken it")
+    assert_silent_about(bad, caplog)
+    run_pass(TUESDAY_NOON + HOUR)
+    assert carrier.numbers.count(BAD) == 1
+
+
+def test_of_a_carrier_that_can_be_asked_the_yes_is_recorded_once_that_is_mended(
+    run_pass, askable, database_url
+):
+    _, bad = queued(3)
+    askable.answer = None
+    askable.answers[BAD] = lambda: askable.take(BAD, TEXT)
+    mend = breaks("message", bad, "NEW.status = 'sent'")
+    for minutes in (0, 10, 30):
+        run_pass(TUESDAY_NOON + minutes * MINUTE, askable)
+    assert again(bad).status in WAITING
+    mend()
+    for minutes in (60, 120):
+        run_pass(TUESDAY_NOON + minutes * MINUTE, askable)
+    assert again(bad).status == Status.SENT
+    assert askable.numbers.count(BAD) == 1
+
+
+def test_a_yes_of_which_nothing_can_be_recorded_stays_in_hand_and_is_not_given_again(
+    settings, at, without_waiting, carrier, broken, caplog
+):
+    _, bad = queued(3)
+    broken("message", bad, "OLD.status = 'sending'")
+    run = lasting(settings, carrier, at)
+    assert run()["sent"] == 3
+    assert_silent_about(bad, caplog)
+    for sender in run.scheduler.senders:
+    caplog.clear()
+    store(to=NEW_YORK)
+    assert run()["sent"] == 1
+    assert errors(caplog) == []
+    assert carrier.numbers.count(BAD) == 1
+    assert again(bad).status == Status.SENDING
+    assert not run.scheduler.is_busy
+    run.scheduler.close()
+    assert Heartbeat.select().count() == 1, "another takes it over"
+
+
+@pytest.mark.parametrize("answer", [FOR_NOW, FOR_GOOD], ids=["for now", "for good"])
+def test_a_no_that_breaks_its_record_is_in_doubt_and_stops_no_other(
+    run_pass, carrier, broken, caplog, answer
+):
+    _, bad = queued(5)
+    carrier.answer = answer
+    broken("message", bad, f"NEW.last_error = '{answer}'")
+    counts = run_pass(TUESDAY_NOON)
+    assert counts["retrying"] + counts["failed"] == 5 + 1
+    waits = again(bad)
+    assert (waits.status, waits.in_doubt) == (Status.SCHEDULED, 1)
+    assert waits.send_at > TUESDAY_NOON
+    assert_silent_about(bad, caplog)
+
+
+def test_what_keeps_a_text_from_its_carrier_may_break_and_it_waits(
+    settings, at, without_waiting, carrier, broken, monkeypatch, caplog
+):
+    _, bad = queued(3)
+    monkeypatch.setattr(outcomes, "judge_again", lambda *_: Outcome(Status.EXPIRED))
+    broken("message", bad, "NEW.status = 'expired'")
+    assert lasting(settings, carrier, at)()["expired"] == 3
+    assert carrier.texts == []
+    waits = again(bad)
+    assert (waits.status, waits.send_at) == (Status.SCHEDULED, TUESDAY_NOON + 10 * MINUTE)
+    assert Attempt.select().count() == 0, "nobody has it"
+    assert_silent_about(bad, caplog)
+
+
+def test_the_answer_to_a_question_that_breaks_its_record_stops_no_other_and_is_asked_again(
+    run_pass, askable, broken, caplog
+):
+    lost = {"in_doubt": 1, "carrier": "fake", "status": Status.SCHEDULED}
+    lost |= {"send_at": TUESDAY_NOON + HOUR, "in_doubt_since": TUESDAY_NOON - HOUR}
+    bad, good = store(to=BAD, **lost), store(to=NEW_YORK, **lost)
+    Attempt.update(ask_at=TUESDAY_NOON).execute()
+    askable.taken = [(each.to, each.message) for each in (bad, good)]
+    broken("message", bad, "NEW.status = 'sent'")
+    assert run_pass(TUESDAY_NOON, askable)["sent"] == 1
+    assert (again(bad).status, again(good).status) == (Status.SCHEDULED, Status.SENT)
+    assert_silent_about(bad, caplog)
+    asked = len(askable.asked)
+    run_pass(TUESDAY_NOON + 9 * MINUTE, askable)
+    assert len(askable.asked) == asked
+    run_pass(TUESDAY_NOON + 10 * MINUTE, askable)
+    assert len(askable.asked) == asked + 1
+
+
+# What a carrier reports
+
+
+class Telling(FakeCarrier):
+    """A carrier that reports these over its session, and repeats what is not acknowledged."""
+
+    def __init__(self, *events):
+        super().__init__()
+        self.batches = [[], [*events]]  # a call acknowledges the one before
+
+    def received(self):
+        self.batches[:1] = []
+        return [*self.batches[0]] if self.batches else []
+
+
+def delivered(reference, number=None):
+    return Receipt(reference, True, number=number)
+
+
+def taken(count=30):
+    """Texts that the carrier has taken, the last of them one whose receipt breaks."""
+    columns = {"status": Status.SENT, "finished_at": TUESDAY_NOON - HOUR, "carrier": "fake"}
+    return [store(to=f"+1212555{n:04}", carrier_reference=f"R{n}", **columns) for n in range(count)]
+
+
+def test_a_receipt_that_breaks_its_record_stops_none_of_those_behind_it(
+    settings, at, without_waiting, broken, caplog
+):
+    messages = taken()
+    broken("message", messages[7], "NEW.status = 'delivered'")
+    telling = Telling(*(delivered(f"R{n}", m.to) for n, m in enumerate(messages)))
+    run = lasting(settings, telling, at)
+    for second in range(6):
+        run(TUESDAY_NOON + second * SECOND)
+    assert statuses() == {Status.DELIVERED: 29, Status.SENT: 1}
+    assert again(messages[7]).status == Status.SENT
+    assert telling.batches == [], "all is acknowledged"
+    assert len(errors(caplog)) == 1
+    assert "'R7'" in errors(caplog)[0]
+    assert messages[7].to not in caplog.text
+
+
+def test_a_late_answer_and_a_reply_that_break_their_record_stop_none_behind_them(
+    settings, at, without_waiting, monkeypatch, caplog
+):
+    messages = taken(2)
+    record_reply = inbound.record_reply
+
+    def fail(said, *rest):
+        if said.number == BAD:
+            raise KeyError(BAD)
+        record_reply(said, *rest)
+
+    monkeypatch.setattr(inbound, "record_reply", fail)
+    replies = Said(BAD, TEXT, message_ids=("x",)), Said(messages[1].to, "yes", message_ids=("y",))
+    telling = Telling(LateAnswer(BAD, None), delivered("R0"), *replies, delivered("R1"))
+    run = lasting(settings, telling, at)
+    for second in range(6):
+        run(TUESDAY_NOON + second * SECOND)
+    assert statuses() == {Status.DELIVERED: 2}
+    assert [each.text for each in Reply.select()] == ["yes"]
+    assert telling.batches == []
+    assert len(errors(caplog)) == 2
+    assert "'x'" in caplog.text
+    assert TEXT not in caplog.text
+
+
+def test_no_receipt_is_lost_by_an_outage(settings, at, database_url, monkeypatch):
+    messages = taken(5)
+    telling = Telling(*(delivered(f"R{n}") for n in range(5)))
+    at(TUESDAY_NOON)
+    scheduler, record = Scheduler(settings, telling), receipts.record_receipts
+
+    def fail(*_):
+        raise OperationalError("the connection is lost")
+
+    with monkeypatch.context() as away:
+        away.setattr(receipts, "record_receipts", fail)
+        for _ in range(2):
+            with pytest.raises(OperationalError):
+                scheduler.collect()
+    assert record is receipts.record_receipts
+    for _ in range(2):
+        scheduler.collect()
+    assert statuses() == {Status.DELIVERED: len(messages)}
+
+
+# Take-overs
+
+
+def dead_with(count, sender=SENDER):
+    """What a scheduler had in hand that was last seen an hour ago, and one more that breaks."""
+    columns = {"claimed_by": sender, "claimed_at": TUESDAY_NOON - HOUR, "carrier": "fake"}
+    columns |= {"status": Status.SENDING}
+    return [store(to=f"+1212555{n:04}", **columns) for n in range(count)], store(
+        to=BAD, message=TEXT, **columns
+    )
+
+
+@pytest.mark.parametrize("how", [unreadable, "NEW.status = 'queued'"], ids=["unreadable", "fixed"])
+def test_a_text_that_breaks_a_take_over_is_passed_over_and_all_others_are_taken(
+    run_pass, broken, caplog, how
+):
+    _, bad = dead_with(10)
+    unreadable("message", bad) if how is unreadable else broken("message", bad, how)
+    assert run_pass(TUESDAY_NOON)["taken over"] == 10
+    assert status_of(bad) == Status.SENDING
+    assert not Heartbeat.beat(SENDER, TUESDAY_NOON), "it gives no more texts"
+    assert Attempt.select().where(Attempt.result.is_null()).count() == 1
+    assert_silent_about(bad, caplog)
+    caplog.clear()
+    assert run_pass(TUESDAY_NOON + MINUTE)["taken over"] == 0
+    assert errors(caplog) == [], "not at each pass"
+
+
+def test_it_is_taken_over_once_it_is_mended(run_pass, database_url):
+    _, bad = dead_with(2)
+    mend = breaks("message", bad, "NEW.status = 'queued'")
+    run_pass(TUESDAY_NOON)
+    mend()
+    assert run_pass(TUESDAY_NOON + HOUR)["taken over"] == 1
+    assert again(bad).in_doubt == 1
+    heartbeats = {each.beat_at for each in Heartbeat.select()}
+    assert min(heartbeats) >= TUESDAY_NOON, "nothing is left of the dead"
+
+
+def test_one_of_whom_nothing_can_be_taken_over_stops_none_behind_it(run_pass, broken, caplog):
+    dead_with(3)
+    other = uuid.UUID(int=2)
+    columns = {"claimed_by": other, "claimed_at": TUESDAY_NOON - HOUR, "status": Status.SENDING}
+    store_many_of_other = [store(to=f"+1212556{n:04}", **columns) for n in range(3)]
+    (first,) = Attempt.select().where(Attempt.sender == SENDER).limit(1)
+    broken("attempt", first, "TRUE")
+    assert sum(run_pass(TUESDAY_NOON + n * SECOND)["taken over"] for n in (0, 1)) == 3
+    assert {again(each).status for each in store_many_of_other} == {Status.SENT}
+    assert str(SENDER) in caplog.text
+    assert Attempt.in_hand(SENDER).count() == 4
+    caplog.clear()
+    run_pass(TUESDAY_NOON + MINUTE)
+    assert errors(caplog) == [], "not at each pass"
+
+
+# Retention
+
+
+@pytest.mark.parametrize("keep", ["keep_messages", "keep_texts"])
+def test_a_text_that_breaks_retention_is_kept_and_all_others_are_forgotten(
+    run_pass, broken, caplog, keep
+):
+    old = {"status": Status.SENT, "finished_at": TUESDAY_NOON - 9 * DAY}
+    bad = store(to=BAD, message=TEXT, **old)
+    store_many(600, **old)
+    broken("message", bad, "TRUE", "DELETE" if keep == "keep_messages" else "UPDATE")
+    run_pass(TUESDAY_NOON, **{keep: 7 * DAY})
+    assert [each.to for each in Message.select().where(Message.to.is_null(False))] == [BAD]
+    assert_silent_about(bad, caplog)
+    caplog.clear()
+    run_pass(TUESDAY_NOON + 2 * MINUTE, **{keep: 7 * DAY})
+    assert errors(caplog) == [], "not at each pass"
+
+
+def test_a_reply_that_breaks_retention_is_kept_and_all_others_are_forgotten(
+    run_pass, broken, caplog
+):
+    rules = ReplyRules(Way("fake"), "asked", None, None)
+    for number in (BAD, NEW_YORK):
+        store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON - 9 * DAY, carrier="fake")
+        inbound.record([Said(number, TEXT)], TUESDAY_NOON - 9 * DAY, rules)
+    bad = Reply.get(Reply.number == BAD)
+    broken("reply", bad, "TRUE", "DELETE")
+    run_pass(TUESDAY_NOON, keep_messages=7 * DAY)
+    assert [each.number for each in Reply.select()] == [BAD]
+    assert_silent_about(bad, caplog)
+
+
+# Chores
+
+
+def test_a_chore_that_breaks_stops_neither_texts_nor_other_chores(
+    run_pass, carrier, monkeypatch, caplog
+):
+    def fail(now):
+        raise KeyError(BAD)
+
+    monkeypatch.setattr(receipts, "forget", fail)
+    due(3)
+    assert run_pass(TUESDAY_NOON)["sent"] == 4
+    assert errors(caplog) != []
+    assert BAD not in caplog.text

@@ -575,11 +575,15 @@ def test_a_key_that_becomes_urgent_in_a_pass_is_served_next(run_pass, carrier, a
         rule(name, hours="00:00-24:00")
         store_many(4, THREE_AM, key=key_named(name), message=name)
 
+    def other_than(name):
+        return "news" if name == "codes" else "codes"
+
     def change():
         if len(carrier.texts) == 1:
-            rule("codes", urgent=True)
+            rule(other_than(carrier.texts[0][1]), urgent=True)
             db.close()  # of this thread
 
     carrier.answers = {f"+1212555{n:04}": change for n in range(4)}
     run_pass(THREE_AM, send_concurrency=1)
-    assert [text for _, text in carrier.texts] == ["news"] + 4 * ["codes"] + 3 * ["news"]
+    first, *rest = [text for _, text in carrier.texts]
+    assert rest == 4 * [other_than(first)] + 3 * [first]

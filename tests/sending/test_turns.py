@@ -1,10 +1,11 @@
 """Who goes first: keys take turns, urgent ones first, SEND_RATE holds back, testers are apart."""
 
+import itertools
 import signal
 import threading
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -23,6 +24,7 @@ from samples import ALWAYS_OPEN, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending.carrier_state import CarrierState
 from sending.heartbeats import Heartbeat
+from sending.runtime import Clock, Runtime
 from stored_messages import SENDER, again, key_named, statuses, store, store_many
 
 pytestmark = on_both
@@ -37,11 +39,26 @@ def key_of(name, role=Role.SENDER):
     return ApiKey.get_by_id(key.id)
 
 
-def claim(limit, first_key=0, **options):
+def claim(limit, of=None, **options):
     """Claim messages; return the names of their keys."""
+    return keys_of(stored_messages.claim(limit, of, **options))
+
+
+def keys_of(messages):
     names = dict(ApiKey.select(ApiKey.id, ApiKey.name).tuples())
-    claimed = stored_messages.claim(limit, first_key, **options)
-    return "".join(names[message.key_id] for message in claimed)
+    return "".join(names[message.key_id] for message in messages)
+
+
+def are_in_turn(names, *parts):
+    """Whether the keys of each part come round and round, in whichever order they began."""
+    for part in parts:
+        own, names = names[: len(part)], names[len(part) :]
+        keys = len({*part})
+        if sorted(own) != sorted(part) or any(
+            a != b for a, b in zip(own, own[keys:], strict=False)
+        ):
+            return False
+    return not names
 
 
 # Turns
@@ -63,15 +80,88 @@ def test_keys_share_what_may_go_and_urgent_ones_come_first(database_url, waiting
     assert ["".join(sorted(claim(len(each)))) for each in claims] == claims
 
 
-def test_a_claim_begins_with_a_key_and_goes_on_behind_it(database_url):
-    _, b, c = (key_of(name).id for name in "abc")
-    for name in "abc":
-        store_many(10, key=key_named(name))
-    assert [claim(1, b), claim(3, c), claim(2, c + 1)] == ["b", "cab", "ab"]
-    _, v = (key_of(name).id for name in "uv")
-    for name in "uv":
-        store_many(10, key=key_named(name))
-    assert [claim(1, first_urgent=v), claim(2, 99, first_urgent=v + 1)] == ["v", "uv"]
+def test_a_key_that_had_its_turn_goes_to_the_end_in_its_kind(database_url):
+    for name in "abcuvw":
+        store_many(4, key=key_of(name))
+    turns = stored_messages.turns()
+    claimed = "".join(claim(count, turns) for count in 4 * (1, 2, 3))
+    assert are_in_turn(claimed, 4 * "uvw", 4 * "abc")
+
+
+def test_what_is_put_back_is_the_next_in_turn_also_if_its_key_has_no_more(database_url):
+    for name in "abcd":
+        store(key=key_of(name))
+    turns = stored_messages.turns()
+    _, *waiting = stored_messages.claim(9, turns)
+    Message.put_back(waiting)
+    turns.put_back(waiting)
+    assert claim(1, turns) == keys_of(waiting[:1])
+    store(key=key_of("e"))
+    turns.look(stored_messages.may_take, TUESDAY_NOON)
+    assert claim(2, turns) == keys_of(waiting[1:])
+    assert claim(2, turns) == "e"
+
+
+@pytest.mark.parametrize("count", [1, 30])
+def test_several_schedulers_begin_with_any_key(database_url, count):
+    """Or one that makes single passes would always try the same key's text after a pause."""
+    for name in "abcdefgh":
+        store_many(count, key=key_of(name))
+    begun = set()
+    for _ in range(40):
+        (first,) = stored_messages.claim(1)
+        Message.put_back([first])
+        begun.add(first.key_id)
+    assert len(begun) > 1
+
+
+def test_the_one_text_after_a_pause_is_the_next_in_turn_urgent_or_not(database_url):
+    for name in "abuv":
+        store_many(2, key=key_of(name))
+    turns = stored_messages.turns()
+    with db.atomic():
+        probes = [turns.claim(1, stored_messages.may_take, is_probe=True) for _ in range(8)]
+    assert are_in_turn(keys_of(one for (one,) in probes), 2 * "abuv")
+
+
+def test_what_was_found_nowhere_is_not_looked_for_until_the_next_look(database_url):
+    store(key=key_of("a"))
+    turns = stored_messages.turns()
+    assert claim(2, turns) == "a"
+    for name in "ab":
+        store(key=key_of(name), lane="GB", country="GB")
+    assert claim(2, turns) == ""
+    turns.look(stored_messages.may_take, TUESDAY_NOON)
+    assert sorted(claim(2, turns)) == [*"ab"]
+
+
+def test_a_key_that_was_paused_since_the_last_look_gets_nothing(database_url):
+    for name in "abuv":
+        store_many(2, key=key_of(name))
+    turns = stored_messages.turns()
+    ApiKey.update(paused_at=TUESDAY_NOON).where(ApiKey.name << ["a", "u"]).execute()
+    assert claim(8, turns) == "vvbb"
+
+
+def test_answers_to_replies_go_before_urgent_texts_in_turn(database_url):
+    for name in "abu":
+        store_many(2, key=key_of(name))
+        store_many(2, key=key_of(name), lane="=fake")
+    turns = stored_messages.turns()
+    claimed = [stored_messages.claim(1, turns)[0] for _ in range(6)]
+    assert {message.lane for message in claimed} == {"=fake"}
+    assert are_in_turn(keys_of(claimed), 2 * "abu")
+    assert claim(2, turns) == "uu"
+
+
+def test_the_longest_due_goes_first_over_all_lanes(database_url):
+    for seconds, lane in enumerate(["US", "GB", "FR", "US", "DE", "GB"]):
+        store(key=key_of("a"), lane=lane, send_at=TUESDAY_NOON - seconds * SECOND)
+    turns, due = stored_messages.turns(), []
+    for count in (1, 3, 2):
+        due += [message.send_at for message in stored_messages.claim(count, turns)]
+    assert due == sorted(due)
+    assert len(due) == 6
 
 
 def test_an_urgent_tester_comes_before_testers_and_not_before_senders(database_url):
@@ -98,66 +188,107 @@ def test_what_others_are_claiming_just_now_is_passed_over(database_url, kind):
     store(key=key_named("a"))
     store(key=key_named("b"))
     Heartbeat.create(sender=SENDER, beat_at=TUESDAY_NOON)
-    locked, done = threading.Event(), threading.Event()
+    locked, done, held = threading.Event(), threading.Event(), []
 
     def hold():
         with db.atomic():
-            stored_messages.claim(1)
+            held.append(claim(1))
             locked.set()
             done.wait(30)
 
     with ThreadPoolExecutor(1) as pool:
         begin(pool, hold)
         locked.wait(30)
-        assert [claim(1), claim(1)] == ["b", ""]
+        claimed = [claim(1), claim(1)]
+        assert sorted(claimed + held) == ["", "a", "b"]
         done.set()
 
 
 @pytest.fixture
-def send_one(settings, carrier, at):
-    """Send one text by a pass of a process of its own; return the text."""
-    at(TUESDAY_NOON)
+def lasting(run_on, carrier):
+    """Make passes of one scheduler, a second after one another, with a rate of a text each."""
+    seconds = itertools.count()
 
-    def send():
-        one = Scheduler(settings._replace(send_concurrency=1), carrier)
-        carrier.answers = {NEW_YORK: one.stop.request}
-        before = len(carrier.texts)
-        one.run_pass()
-        ((_, text),) = carrier.texts[before:]
-        return text
+    def run_pass():
+        run_on(TUESDAY_NOON + next(seconds) * SECOND, send_rate=5)
+        return "".join(text for _, text in carrier.texts)
 
-    return send
+    return run_pass
 
 
-def test_both_kinds_take_turns_over_passes(send_one):
-    for name in "abcduv":
-        for _ in range(2):
-            store(key=key_of(name), message=name)
-    assert "".join(send_one() for _ in range(12)) == "uvuvabcdabcd"
-
-
-def test_urgent_texts_in_between_change_no_turn_of_the_others(send_one):
+def test_urgent_texts_in_between_change_no_turn_of_the_others(lasting):
     for name in "abc":
         for _ in range(2):
-            store(key=key_of(name), message=name)
-    sent = ""
+            store(key=key_of(name), message=name, parts=3)
     for _ in range(6):
-        store(key=key_of("u"), message="u")
-        sent += send_one() + send_one()
-    assert sent == "uaubucuaubuc"
+        store(key=key_of("u"), message="u", parts=3)
+        lasting()
+        sent = lasting()
+    assert sent[::2] == 6 * "u"
+    assert are_in_turn(sent[1::2], "abcabc")
 
 
 @pytest.mark.parametrize("names", ["abc", "uvw", "abuv"])
-def test_what_the_rate_holds_back_is_the_next_in_turn(names, settings, carrier, at, run_pass):
+def test_what_the_rate_holds_back_is_the_next_in_turn(names, lasting):
     """Three texts are claimed at once, of which one may go."""
     for name in names:
         for _ in range(2):
             store(key=key_of(name), message=name, parts=3)
-    for second in range(2 * len(names)):
-        run_pass(TUESDAY_NOON + second * SECOND, send_rate=5)
+    for _ in range(2 * len(names)):
+        sent = lasting()
     urgent = "".join(name for name in names if name in "uvw")
     others = names.replace(urgent, "")
-    assert "".join(text for _, text in carrier.texts) == 2 * urgent + 2 * others
+    assert are_in_turn(sent, 2 * urgent, 2 * others)
+
+
+class TurnedClock(Clock):
+    """A clock that a test turns."""
+
+    seconds = 0.0
+
+    def now(self):
+        return TUESDAY_NOON + self.seconds * SECOND
+
+    def monotonic(self):
+        return self.seconds
+
+
+@pytest.mark.parametrize("after", [0.1, 0.5, 0.9, 1.3])
+@pytest.mark.parametrize("what", ["a new key", "a new lane", "a key that is resumed"])
+def test_what_is_new_is_seen_within_a_second_while_texts_are_under_way(
+    settings, carrier, what, after
+):
+    """Their carrier does not answer; a step in between, for whatever reason, changes nothing."""
+    turned, given = TurnedClock(), []
+
+    def submit(_, send):
+        given.append(send.message.key_id)
+        return Future()
+
+    one = Scheduler(settings._replace(**ALWAYS_OPEN), carrier, Runtime(turned, submit))
+    first, other = key_of("a"), key_of("u")
+
+    def turn(to, step=False):
+        while turned.seconds < to:
+            turned.seconds += 0.05
+            one.round()
+        if step:
+            one.senders[0].step(may_claim=True)
+
+    store(key=first)
+    if what == "a key that is resumed":
+        store(key=other)
+        ApiKey.update(paused_at=TUESDAY_NOON).where(ApiKey.id == other.id).execute()
+    turn(after, step=True)
+    assert given == [first.id]
+    if what == "a key that is resumed":
+        ApiKey.update(paused_at=None).execute()
+    else:
+        key, lane = (first, "GB") if what == "a new lane" else (other, "US")
+        store(turned.now(), key=key, lane=lane, country=lane)
+    turn(turned.seconds + 0.4, step=True)
+    turn(turned.seconds + 0.6)
+    assert len(given) == 2
 
 
 @pytest.mark.slow

@@ -1,9 +1,9 @@
-"""Carriers for tests: real HTTP servers on loopback with answers that a test sets.
+"""What the servers have in common that play carriers: real HTTP on loopback, with answers that a
+test sets. Those of the carriers are in `tests/carriers/kits/`.
 
 There are no assertions to rewrite: PYTEST_DONT_REWRITE lets tests import the classes as well.
 """
 
-import base64
 import json
 import shutil
 import socket
@@ -12,10 +12,7 @@ import subprocess
 import threading
 from collections import namedtuple
 from contextlib import suppress
-from datetime import UTC, datetime
-from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, urlencode
 
 import pytest
 
@@ -155,120 +152,6 @@ class Handler(BaseHTTPRequestHandler):
         """Keep quiet."""
 
 
-class TwilioServer(CarrierServer):
-    """Play Twilio's messages and account; `messages` is its list, the newest first."""
-
-    sid, token, sender = "AC" + "5" * 32, "a token: /?#@&+%é", "+15005550006"
-    login = (sid, token)
-    page_size = 2
-
-    def __init__(self):
-        super().__init__()
-        self.messages, self.status = [], "active"
-
-    @property
-    def base_url(self):
-        return f"http://{self.address}"
-
-    @property
-    def url(self):
-        """A CARRIER_URL for this server."""
-        token = "a%20token%3A%20%2F%3F%23%40%26%2B%25%C3%A9"
-        return f"twilio://{self.sid}:{token}@{self.sender}?base_url={self.base_url}"
-
-    def read(self, request):
-        form = parse_qs(request.body.decode("ascii"), keep_blank_values=True, strict_parsing=True)
-        ((number,), (text,)) = form["To"], form["Body"]
-        return number, text
-
-    def take(self, request):
-        answer = super().take(request)
-        login = base64.b64encode(":".join(self.login).encode()).decode()
-        if request.headers.get("Authorization") != f"Basic {login}":
-            return refusal(20003, 401)
-        if f"/2010-04-01/Accounts/{self.sid}" not in request.path:
-            return refusal(20404, 404)
-        if request.method == "POST" and answer[0] == 201 and isinstance(answer.body, dict):
-            self.list(request, answer.body)
-        return answer
-
-    def list(self, request, answer):
-        """Add a text to the list of messages."""
-        number, text = self.read(request)
-        message = {"to": number, "body": text, "from": self.sender, "status": "sent"}
-        dates = {"date_created": format_datetime(datetime.now(UTC))}
-        self.messages.insert(0, message | dates | {"sid": answer.get("sid")})
-
-    def yes(self, count):
-        return Answer(201, {"sid": f"SM{count:032x}", "status": "queued", "error_code": None})
-
-    def told(self, request):
-        path, _, query = request.path.partition("?")
-        if not path.endswith("/Messages.json"):
-            return Answer(200, {"sid": self.sid, "status": self.status})
-        query = {name: values[0] for name, values in parse_qs(query).items()}
-        listed = [each for each in self.messages if each["to"] == query.get("To", each["to"])]
-        first = int(query.get("Page", 0)) * self.page_size
-        more = listed[first + self.page_size :]
-        query = urlencode(query | {"Page": int(query.get("Page", 0)) + 1, "PageToken": "PASM1"})
-        page = {
-            "messages": listed[first : first + self.page_size],
-            "next_page_uri": f"{path}?{query}" if more else None,
-        }
-        return Answer(200, page)
-
-
-class VonageServer(CarrierServer):
-    """Play Vonage's `POST /sms/json`, whose yes or no is in the body of a 200."""
-
-    key, secret, sender = "abcd1234", "s3cret", "15005550006"
-
-    @property
-    def url(self):
-        """A CARRIER_URL for this server."""
-        return f"vonage://{self.key}:{self.secret}@{self.sender}?base_url=http://{self.address}"
-
-    def read(self, request):
-        form = parse_qs(request.body.decode("ascii"), keep_blank_values=True, strict_parsing=True)
-        ((number,), (text,)) = form["to"], form["text"]
-        assert (form["api_key"], form["api_secret"]) == ([self.key], [self.secret])
-        return f"+{number}", text
-
-    def yes(self, count):
-        return verdict({"status": "0", "message-id": f"0A{count:014X}"})
-
-    def told(self, request):
-        return Answer(200, {"value": 10.28, "autoReload": False})
-
-
-class WebhookServer(CarrierServer):
-    """Play the operator's webhook."""
-
-    @property
-    def url(self):
-        """A CARRIER_URL for this server."""
-        return f"webhook+http://{self.address}/texts?secret=s3cret"
-
-    def read(self, request):
-        body = json.loads(request.body)
-        return body["to"], body["message"]
-
-    def yes(self, count):
-        return Answer(202, {"reference": f"ref-{count}"})
-
-
-class AppriseServer(WebhookServer):
-    """Play a carrier for Apprise's json:// plugin."""
-
-    @property
-    def url(self):
-        """A CARRIER_URL for this server."""
-        return f"json://{self.address}/texts?:to={{to}}"
-
-    def yes(self, count):
-        return Answer()
-
-
 def self_signed(folder, name="localhost", *, expired=False):
     """Return a server's TLS context for a host name, and its self-signed certificate."""
     openssl = shutil.which("openssl") or pytest.skip("there is no openssl to make a certificate")
@@ -282,19 +165,6 @@ def self_signed(folder, name="localhost", *, expired=False):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     return context, certificate
-
-
-def verdict(*parts):
-    """Return an answer of Vonage's: an object for each part of a text."""
-    return Answer(200, {"message-count": str(len(parts)), "messages": list(parts)})
-
-
-def refusal(code, status=400, headers=None):
-    """Return a refusal of Twilio's, with the number and the text in its words."""
-    words = f"Error {code}: +12125550123 said 'attack at dawn'"
-    more = f"https://www.twilio.com/docs/errors/{code}"
-    body = {"code": code, "message": words, "more_info": more, "status": status}
-    return Answer(status, body, headers or {})
 
 
 def playing(kind):
@@ -311,9 +181,3 @@ def served(kind):
         yield from playing(kind)
 
     return server
-
-
-twilio_server = served(TwilioServer)
-vonage_server = served(VonageServer)
-webhook_server = served(WebhookServer)
-apprise_server = served(AppriseServer)

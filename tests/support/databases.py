@@ -59,6 +59,7 @@ def stoppable_postgres():
 def empty_database_url(kind, request, tmp_path):
     """A database with no tables."""
     if kind == "sqlite":
+        (tmp_path / "messages.db").touch(0o600)
         yield f"sqlite:///{tmp_path}/messages.db"
     else:
         with _database(request.getfixturevalue("postgres")) as url:

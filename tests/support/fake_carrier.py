@@ -89,6 +89,20 @@ def without_waiting(monkeypatch):
 
 
 @pytest.fixture
+def run_on(settings, carrier, at, without_waiting):
+    """Run a pass of a scheduler that lasts at an instant; its settings are those of the first."""
+    made = []
+
+    def run(instant, carrier=carrier, **changes):
+        at(instant)
+        if not made:
+            made.append(Scheduler(settings._replace(**changes), carrier, IN_ORDER))
+        return made[0].run_pass()
+
+    return run
+
+
+@pytest.fixture
 def run_pass(settings, carrier, at, without_waiting):
     """Run one pass at an instant, with changed settings: `run_pass(NOON, max_retries=0)`.
 

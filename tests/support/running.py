@@ -27,10 +27,11 @@ import database
 import settings
 from access import keys
 from answers import PATH
-from carrier_servers import TwilioServer, served
+from carrier_servers import served
 from carriers.alphabets import count_parts
 from database import clock
 from databases import deletions
+from kits.twilio import TwilioServer
 from samples import NEW_YORK
 
 ROOT = Path(__file__).parents[2]

@@ -21,7 +21,8 @@ from messages.decisions import Selection
 from messages.model import ANSWER_WITHIN, TAKEN, Message, Status, new_id
 from reports import queue
 from samples import DAY, HOUR, NEW_YORK, TUESDAY_NOON
-from sending import claims, heartbeats
+from sending import heartbeats
+from sending.claims import Turns
 from sending.heartbeats import Heartbeat
 
 FAKE = Way("fake")
@@ -71,13 +72,22 @@ def decide_on(*messages):
     return Selection(message.id for message in messages)
 
 
-def claim(limit, first_key=0, first_urgent=0, carrier="fake"):
+def may_take(lane, key, carrier="fake"):
+    """Whether a carrier that may be used for all is given a text."""
+    return Routes([FAKE], []).may_take(carrier, lane, key, trouble=())
+
+
+def turns(carrier="fake"):
+    """The keys in turn, as of now."""
+    found = Turns(Routes([FAKE], []))
+    found.look(partial(may_take, carrier=carrier), clock.now())
+    return found
+
+
+def claim(limit, of=None, carrier="fake"):
     """Claim messages as SENDER does, for a carrier that may be used for all."""
-    routes = Routes([FAKE], [])
-    may_take = partial(routes.may_take, carrier, trouble=())
-    turns = {True: first_urgent, False: first_key}
     with db.atomic():
-        claimed = claims.Claims(claims.lanes(), routes, may_take).claim(limit, turns)
+        claimed = (of or turns(carrier)).claim(limit, partial(may_take, carrier=carrier))
         Heartbeat.insert(sender=SENDER, beat_at=clock.now()).on_conflict_ignore().execute()
         Attempt.begin(claimed, "fake", SENDER, clock.now())
     return claimed

@@ -11,8 +11,8 @@ from answers import refusal
 from carriers.ways import Way
 from database import clock
 from messages import receipts
+from messages.early_receipts import EarlyReceipt
 from messages.model import Message, Status
-from messages.receipts import EarlyReceipt
 from replies.model import Reply
 from samples import NEW_YORK, TUESDAY_NOON
 from signed_callbacks import (
@@ -234,30 +234,6 @@ def test_where_no_callback_of_twilios_can_be_genuine_each_is_403(
     for path in TWILIOS:
         refusal(call_twilio(client, path, DELIVERED | {"Body": "STOP"}), 403)
     unchanged(message)
-
-
-@pytest.mark.parametrize("path", [*TWILIOS, *VONAGES])
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"data": b""},
-        {"data": b"Body=STOP", "content_type": FORM},
-        {"data": b"{", "content_type": "application/json"},
-        {"data": b"a" * (64 * 1024 + 1)},
-        {"data": b"a", "environ_overrides": {"CONTENT_LENGTH": "1000"}},
-        {"data": b"a", "headers": {"X-Twilio-Signature": "forged"}},
-        {"data": b"sig=forged", "content_type": FORM},
-    ],
-    ids=lambda asked: str(asked)[:40],
-)
-def test_strangers_cannot_tell_which_carrier_is_set_up(open_client, path, asked):
-    set_ups = [
-        *((TWILIO, PUBLIC_URL), (VONAGE, PUBLIC_URL), (f"{TWILIO} {VONAGE}", PUBLIC_URL)),
-        *((TWILIO, None), (VONAGE, None), (None, None), ("console:", PUBLIC_URL)),
-        ("vonage://key:s3cret@ACME", PUBLIC_URL),
-    ]
-    told = [open_client(*set_up).post(path, **asked) for set_up in set_ups]
-    assert len({(each.status_code, each.json["message"]) for each in told}) == 1
 
 
 def test_a_carrier_url_that_cannot_be_used_stops_the_start_in_one_line(open_client):

@@ -1,6 +1,7 @@
 """An SMPP peer with answers and faults that a test sets: a real server on loopback.
 
-It has its own code for PDUs, so that it shares no mistake with the service.
+It has its own code for PDUs, so that it shares no mistake with the service. There are no assertions
+to rewrite: PYTEST_DONT_REWRITE lets tests import the classes as well.
 """
 
 import socket

@@ -82,7 +82,7 @@ def test_a_long_text_goes_in_numbered_parts_and_asks_for_one_receipt(peer, carri
 
 def test_a_text_of_too_many_parts_is_refused_for_good_before_it_is_sent(peer, carrier):
     assert meaning(refused(carrier, text="я" * 67 * 256)) == "for good"
-    assert not peer.logins
+    assert not peer.parts
 
 
 # One bind

@@ -1,0 +1,46 @@
+"""Receipts that wait for a text."""
+
+from datetime import datetime, timedelta
+
+from peewee import EXCLUDED, BooleanField, TextField, UUIDField
+
+from carriers import Receipt
+from carriers.ways import Way
+from database import PAST, CarrierTextField, InstantField, Table
+
+KEPT = timedelta(days=3)
+"""How long a receipt waits for a text accepted late; most belong to others on the account.
+
+A repeat does not make it wait longer.
+"""
+
+
+class EarlyReceipt(Table):
+    """A receipt for which no message is known: acceptance is recorded later, or it is not ours."""
+
+    # After the carrier's name and a space
+    reference = CarrierTextField(primary_key=True)
+    carrier = TextField(null=True)
+    delivered = BooleanField()
+    reason = CarrierTextField(null=True)
+    received_at = InstantField(PAST, index=True)
+    number = TextField(null=True, index=True)  # the recipient, if the carrier names it
+    message_id = UUIDField(null=True, index=True)  # if the carrier repeats it
+
+    @classmethod
+    def keep(cls, said: Receipt, now: datetime, carrier: Way) -> None:
+        """Keep a receipt until acceptance is recorded; `delivered` replaces one kept before."""
+        early = cls(carrier=carrier.name, received_at=now)
+        early.delivered, early.reason = said.delivered, said.reason
+        early.number, early.message_id = said.number, said.message_id
+        early.reference = f"{carrier.name} {said.reference}"
+        key, *others = cls._meta.sorted_fields
+        row = cls.insert(early.__data__)
+        news = ~cls.delivered & EXCLUDED.delivered
+        row.on_conflict(conflict_target=[key], preserve=others, where=news).execute()
+
+    @property
+    def receipt(self) -> Receipt:
+        """The receipt as it came."""
+        reference = self.reference.removeprefix(f"{self.carrier} ")
+        return Receipt(reference, self.delivered, self.reason, self.number, self.message_id)

@@ -1,0 +1,56 @@
+"""Receipts of texts whose reference is not known, found by the recipient's number.
+
+Only SMPP needs this: the answer to a text has its reference, and if that is lost, a receipt names
+nothing else. At all other carriers it names the message.
+"""
+
+from collections.abc import Collection
+from datetime import datetime
+
+from peewee import ModelSelect, fn
+
+from carriers import Receipt
+from carriers.ways import Way
+from messages.attempts import Attempt, Result
+from messages.early_receipts import KEPT, EarlyReceipt
+from messages.model import Message
+
+MOST_COPIES = 20
+"""How many copies of texts to a number are looked at to find the one that a receipt is of."""
+
+MOST_KEPT = 100
+"""How many receipts kept for some numbers are looked at when texts to these are recorded."""
+
+
+def only_doubt(said: Receipt, at: datetime, carrier: Way) -> Attempt | None:
+    """Return the copy in doubt, if it is of the only text to a number that a carrier got lately.
+
+    If the carrier was given it twice, only `delivered` counts: another word may be of either copy.
+    """
+    copies = _recent_copies(said.number, at, carrier)
+    open = [copy for copy in copies if copy.result != Result.TAKEN]
+    unclear = [each for each in open if each.result == Result.UNCLEAR and each.begun_at <= at]
+    if len({copy.message_id for copy in copies}) != 1 or len(copies) == MOST_COPIES:
+        return None
+    counts = said.delivered or len(open) == 1
+    return min(unclear, key=lambda copy: copy.number, default=None) if counts else None
+
+
+def _recent_copies(number, at, carrier):
+    """Return some copies of texts to a number that a carrier got lately, or may have got."""
+    recent = Message.finished_at.is_null() | (Message.finished_at > at - KEPT)
+    given = Attempt.is_open() | (Attempt.ended_at > at - KEPT)
+    return [*Attempt.given_to(number, carrier).where(recent, given).limit(MOST_COPIES)]
+
+
+def kept_lately(numbers: Collection[str]) -> ModelSelect:
+    """Select the latest receipts that are kept for these numbers; older ones are hardly ours."""
+    kept = EarlyReceipt.select().where(EarlyReceipt.number.in_([*numbers]))
+    return kept.order_by(EarlyReceipt.received_at.desc()).limit(MOST_KEPT)
+
+
+def forget_number(number: str) -> None:
+    """Forget a number in the receipts that are kept for it, unless a message to it is left."""
+    kept = EarlyReceipt.number == number
+    kept &= ~fn.EXISTS(Message.select().where(Message.to == number))
+    EarlyReceipt.update(number=None).where(kept).execute()

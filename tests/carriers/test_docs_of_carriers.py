@@ -1,0 +1,106 @@
+"""docs/carriers.md, and a page of each carrier: their tables say what the classes say."""
+
+import re
+
+import pytest
+
+import carriers
+from carriers.http import STATUSES
+from kits import CLASSES, KITS
+from running import ROOT
+
+DOCS = ROOT / "docs"
+COMMON = (DOCS / "carriers.md").read_text()
+OWN = {page.stem: page.read_text() for page in sorted(DOCS.glob("carriers/*.md"))}
+TEXT = "\n\n".join([COMMON, *OWN.values()])
+DESCRIBED = [name for name in CLASSES if name not in ("console", "simulator")]
+by_all = pytest.mark.parametrize("name", DESCRIBED)
+
+
+def title(name):
+    return CLASSES[name].title.removeprefix("the ")
+
+
+def section(name):
+    """Return the page of a carrier, and what is under its name in the common one."""
+    parts = re.split(r"^## (.+)$", COMMON, flags=re.MULTILINE)[1:]
+    named = zip(parts[::2], parts[1::2], strict=True)
+    return OWN.get(name, "") + "".join(text for head, text in named if title(name) in head)
+
+
+def row(name, head):
+    """Return a carrier's cells in the table with this head."""
+    (table,) = re.findall(rf"^\| {re.escape(head)}.*\n(?:\|.*\n)+", TEXT, re.MULTILINE)
+    rows = [re.split(r" ?\| ?", line)[1:-1] for line in table.splitlines()[2:]]
+    (cells,) = [cells[1:] for cells in rows if title(name) in cells[0].split(", ")]
+    return cells
+
+
+@by_all
+def test_a_carrier_has_a_section_with_all_its_options_and_their_defaults(name):
+    assert section(name)
+    described = {}
+    for options, defaults in re.findall(r"^\| (`[^|]+) \| ([^|]+) \|", section(name), re.MULTILINE):
+        options = re.findall(r"`(\w+)`", options)
+        words = defaults.split(", ") if ", " in defaults else [defaults] * len(options)
+        described |= zip(options, map(default, words), strict=True)
+    assert described == CLASSES[name].options
+
+
+def default(words):
+    """Return the default that a cell means: a value in backticks, or words for none."""
+    return words.strip("`") if words.startswith("`") else "" if words == "empty" else None
+
+
+@by_all
+def test_a_carrier_does_what_the_table_says_at_a_glance(name):
+    come, doubt, opted_out = row(name, "Carrier | Receipts and replies come")
+    kind = CLASSES[name]
+    if kind.callback_methods:
+        assert come == f"as callbacks: {', '.join(kind.callback_methods)}"
+    else:
+        assert come == ("over its session" if kind.listens else "never")
+    given_again = "is given again with the same id" if kind.keeps_ids else "is sent once more"
+    assert doubt == ("is asked about" if kind.can_be_asked else given_again)
+    assert opted_out.split(", ")[0] == str(kind.opted_out or "none")
+
+
+@by_all
+def test_what_to_set_up_for_receipts_and_stop_is_said_of_each_carrier(name):
+    receipts, stop = row(name, "Carrier | For receipts")
+    kind = CLASSES[name]
+    if kind.callback_methods:
+        assert f"PUBLIC_URL/carriers/{name}/status" in receipts
+        assert f"PUBLIC_URL/carriers/{name}/inbound" in stop
+    else:
+        assert (receipts == "none") == (not kind.listens)
+
+
+@by_all
+def test_the_docs_sort_a_carriers_answers_as_it_does(name):
+    for_good, too_fast, account = (
+        {*map(int, getattr(CLASSES[name].codes, group))}
+        | {*(getattr(STATUSES, group) if KITS[name].needs_json else ())}
+        for group in ("for_good", "too_fast", "account")
+    )
+    cells = row(name, "Carrier | Permanent")[:3]
+    cells = [re.sub("401 to 404", "401, 402, 403, 404", cell) for cell in cells]
+    described = [{int(code, 0) for code in re.findall(r"0x\w+|\d+", cell)} for cell in cells]
+    if "and the like" in cells[0]:  # Twilio has hundreds
+        assert described[0] <= for_good
+        assert described[2] <= account
+        for_good, account = described[0], described[2]
+    assert described == [for_good, too_fast, account]
+
+
+@by_all
+def test_a_text_in_doubt_is_what_a_carriers_section_says(name):
+    doubt = row(name, "Carrier | Permanent")[3]
+    assert "no answer" in doubt
+    for code in KITS[name].in_doubt:
+        assert str(code) in doubt
+
+
+@pytest.mark.parametrize("scheme", sorted(carriers.OWN))
+def test_every_scheme_is_described(scheme):
+    assert f"`{scheme}:" in TEXT

@@ -1,0 +1,205 @@
+"""What is judged last, when the connection to the carrier stands: nothing old is given to it."""
+
+import contextlib
+import socket
+import time
+
+import pytest
+import smpp_peer
+
+import carriers
+from access.do_not_call import OptedOut
+from carrier_servers import self_signed
+from database import clock
+from fake_carrier import FakeCarrier
+from kits.webhook import WebhookServer
+from messages.model import Status
+from own_threads import at_once
+from running import wait_until
+from samples import HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
+from scheduler import Scheduler
+from sending import heartbeats
+from sending.runtime import Clock, Runtime
+from sending.sends import LONGEST_LOOK
+from stored_messages import again, store
+
+NIGHT = TUESDAY_NOON + 9 * HOUR  # 9 PM in New York
+HOURS = {"business_hours": (0, 1440), "quiet_hours": (21 * 60, 8 * 60)}
+
+
+class Leaping(Clock):
+    """A clock that leaps ahead, with the time of day."""
+
+    def __init__(self, at):
+        self.at, self.ahead = at, 0
+
+    def leap(self, span):
+        self.ahead += span / SECOND
+        self.at(clock.now() + span)
+
+    def monotonic(self):
+        return time.monotonic() + self.ahead
+
+
+class SlowToBind(smpp_peer.Handler):
+    def take(self, command, *rest):
+        if command == smpp_peer.BIND_TRANSMITTER:
+            self.server.be_slow()
+        super().take(command, *rest)
+
+
+def slow_to_look_up(server, be_slow, monkeypatch):
+    look_up = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *name: be_slow() or look_up(*name))
+
+
+def slow_to_connect(server, be_slow, monkeypatch):
+    connect = socket.socket.connect
+    monkeypatch.setattr(socket.socket, "connect", lambda *to: be_slow() or connect(*to))
+
+
+def slow_to_shake_hands(server, be_slow, monkeypatch):
+    server.tls.sni_callback = lambda *_: be_slow()
+
+
+def slow_to_bind(server, be_slow, monkeypatch):
+    server.be_slow, server.RequestHandlerClass = be_slow, SlowToBind
+
+
+@pytest.fixture
+def http(tmp_path, monkeypatch):
+    """A webhook over TLS, with the URL of its carrier."""
+    context, certificate = self_signed(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    server = WebhookServer()
+    server.tls, plain = context, server.socket
+    server.socket = context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+    server.carrier_url = f"webhook+https://localhost:{server.server_port}/texts"
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def smpp(tmp_path, monkeypatch):
+    """An SMPP peer over TLS, with `carrier_url`."""
+    context, certificate = self_signed(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    peer = smpp_peer.SmppPeer(context)
+    peer.carrier_url = f"{peer.url}?bind=transmitter"  # or listening begins to bind
+    yield peer
+    peer.close()
+
+
+SLOW = [
+    *(("http", slow) for slow in (slow_to_look_up, slow_to_connect, slow_to_shake_hands)),
+    *(("smpp", slow) for slow in (slow_to_look_up, slow_to_connect, slow_to_shake_hands)),
+    ("smpp", slow_to_bind),
+]
+
+
+class Giving:
+    """A scheduler that gives a text to a carrier to which it takes a minute to connect."""
+
+    def __init__(self, kind, slow, settings, at, request):
+        self.server, self.hands = request.getfixturevalue(kind), Leaping(at)
+        self.carrier = carriers.connect(self.server.carrier_url)
+        runtime = Runtime(self.hands)
+        self.settings = settings._replace(**HOURS)
+        self.scheduler = Scheduler(self.settings, self.carrier, runtime)
+        self.meanwhile, self.times = lambda: None, 0
+        slow(self.server, self.be_slow, request.getfixturevalue("monkeypatch"))
+
+    def be_slow(self):
+        """Let a minute pass, in which the scheduler goes on, the first time."""
+        self.times += 1
+        if self.times == 1:
+            self.hands.leap(MINUTE)
+            at_once(self.meanwhile)
+            pulse = self.scheduler.pulse
+            wait_until(lambda: pulse.is_fresh(pulse.sender))
+
+
+@pytest.fixture(params=SLOW, ids=lambda each: f"{each[0]}, {each[1].__name__.replace('_', ' ')}")
+def giving(request, settings, at):
+    at(TUESDAY_NOON)
+    giving = Giving(*request.param, settings, at, request)
+    with contextlib.closing(giving.carrier):
+        yield giving
+
+
+def test_a_text_that_is_connected_for_until_quiet_hours_begin_waits_for_the_morning(giving, at):
+    at(NIGHT - MINUTE)
+    message = store(send_at=NIGHT - MINUTE)
+    giving.scheduler.run_pass()
+    assert (giving.times >= 1, giving.server.texts) == (True, [])
+    assert again(message).status == Status.SCHEDULED
+
+
+def test_a_text_whose_number_opts_out_while_its_carrier_is_connected_to_is_not_given(giving):
+    message = store()
+    giving.meanwhile = lambda: OptedOut.add([NEW_YORK], clock.now(), "reply")
+    giving.scheduler.run_pass()
+    assert (giving.times >= 1, giving.server.texts) == (True, [])
+    assert again(message).status == Status.BLOCKED
+
+
+def test_a_text_whose_key_is_paused_while_its_carrier_is_connected_to_waits(giving):
+    message = store()
+    giving.meanwhile = lambda: message.key.pause(clock.now())
+    giving.scheduler.run_pass(giving.hands.monotonic() + MINUTE / SECOND + 3)
+    assert (giving.times >= 1, giving.server.texts) == (True, [])
+    assert again(message).status == Status.QUEUED
+
+
+def test_a_text_that_is_taken_over_while_its_carrier_is_connected_to_is_given_once(giving):
+    message, other = store(), FakeCarrier()
+
+    def take_over():
+        for each in heartbeats.Heartbeat.select():
+            heartbeats.take_over(each, clock.now())
+        Scheduler(giving.settings, other).run_pass()
+
+    other.name = giving.carrier.name
+    giving.meanwhile = take_over
+    giving.scheduler.run_pass()
+    assert len(other.texts) + len(giving.server.texts) == 1
+    assert again(message).status == Status.SENT
+
+
+def test_a_text_for_which_it_took_long_to_connect_is_given_over_that_connection(giving):
+    message = store()
+    assert giving.scheduler.run_pass()["sent"] == 1
+    assert (giving.times, len(giving.server.texts)) == (1, 1)
+    attempt = again(message)
+    assert (attempt.status, attempt.attempts, attempt.in_doubt) == (Status.SENT, 1, 0)
+
+
+def test_a_text_is_not_given_for_which_a_stop_comes_while_its_carrier_is_connected_to(giving):
+    message = store()
+    giving.meanwhile = giving.scheduler.stop.request
+    giving.scheduler.run_pass()
+    giving.scheduler.finish()
+    assert giving.server.texts == []
+    assert again(message).status == Status.QUEUED
+
+
+@pytest.mark.parametrize(("seconds", "given"), [(LONGEST_LOOK, 1), (LONGEST_LOOK + 0.1, 2)])
+def test_what_connects_at_once_is_judged_once(settings, at, seconds, given):
+    """It is claimed again, with a session, if it took longer."""
+
+    class Slow(FakeCarrier):
+        sessions = 0
+
+        def session(self):
+            self.sessions += 1
+            if self.sessions == 1:
+                hands.leap(seconds * SECOND)
+            return super().session()
+
+    at(TUESDAY_NOON)
+    slow, hands = Slow(), Leaping(at)
+    hands.monotonic = lambda: hands.ahead  # no time passes otherwise
+    message = store()
+    Scheduler(settings, slow, Runtime(hands)).run_pass()
+    assert (len(slow.texts), slow.sessions) == (1, given)
+    assert again(message).claim_number == given

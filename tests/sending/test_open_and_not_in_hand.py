@@ -1,0 +1,240 @@
+"""What is open under a scheduler's name and not in its hands: it did not hear of its own claim."""
+
+from concurrent.futures import Future
+
+import pytest
+from peewee import OperationalError
+
+import database
+from carriers.ways import Way
+from databases import on_both
+from fake_carrier import TOO_FAST, FakeCarrier
+from messages import doubts
+from messages.attempts import Attempt
+from messages.model import Status
+from own_threads import IN_ORDER
+from running import wait_until
+from samples import HOUR, LONDON, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
+from scheduler import Scheduler
+from sending.carrier_state import CarrierState
+from sending.heartbeats import Heartbeat
+from sending.runtime import Clock, Runtime
+from several_carriers import OF_GB, OF_US, written
+from stored_messages import FAKE, SENDER, again, store, store_many
+
+pytestmark = on_both
+
+LATER = TUESDAY_NOON + 300 * SECOND  # CLAIM_TIMEOUT
+
+
+@pytest.fixture(autouse=True)
+def noon(at, without_waiting):
+    at(TUESDAY_NOON)
+
+
+class Unheard:
+    """Do something; the first time that it came to anything, the database fails afterwards."""
+
+    def __init__(self, owner, name, monkeypatch):
+        self.action, self.happened = getattr(owner, name), False
+        monkeypatch.setattr(owner, name, self)
+
+    def __call__(self, *arguments):
+        result = self.action(*arguments)
+        if self.happened or not self.has_come_to_anything(result):
+            return result
+        self.happened = True
+        raise OperationalError("the server closed the connection unexpectedly")
+
+    def has_come_to_anything(self, result):
+        return bool(result)
+
+
+class UnheardClaim(Unheard):
+    def has_come_to_anything(self, result):
+        return result[0] > 0
+
+
+class Impatient(Clock):
+    """A clock by which a second is short."""
+
+    def sleep(self, seconds):
+        super().sleep(seconds / 20)
+
+
+@pytest.fixture
+def scheduler(settings, carrier, askable):
+    def begin(*carriers, ways=(), **changes):
+        urls = " ".join(map(written, ways)) or None
+        first, *others = carriers
+        changed = settings._replace(carrier_url=urls, business_hours=(0, 1440), **changes)
+        return Scheduler(changed, first, Runtime(Impatient(), IN_ORDER.submit), others)
+
+    return begin
+
+
+def busy_until(condition):
+    """Return an answer that comes once a condition is true."""
+    return lambda: wait_until(condition, 20) and None
+
+
+def test_texts_whose_claim_is_unheard_while_others_are_under_way_go_at_once(
+    scheduler, carrier, monkeypatch
+):
+    first, *rest = store_many(3)
+    one = scheduler(carrier, send_concurrency=3)
+    (sender, _) = one.senders
+    claim = sender.claim
+    monkeypatch.setattr(sender, "claim", lambda room: claim(1 if room == 3 else room))
+    unheard = UnheardClaim(sender, "claim", monkeypatch)
+    unheard.has_come_to_anything = lambda result: result[0] == 2
+    carrier.answers[first] = busy_until(lambda: len(carrier.texts) == 3)
+    assert one.run_pass()["sent"] == 3
+    assert unheard.happened
+    assert carrier.numbers == [first, *rest]
+    assert {(each.result, each.words) for each in Attempt.select()} == {("taken", None)}
+
+
+def test_an_unheard_claim_for_one_carrier_takes_nothing_from_another(scheduler, monkeypatch):
+    us, eu = FakeCarrier(), FakeCarrier()
+    us.name, eu.name = "us", "eu"
+    ways = [Way("us", **OF_US), Way("eu", **OF_GB)]
+    for number, country in ((NEW_YORK, "US"), (LONDON, "GB")):
+        store(to=number, lane=country, country=country)
+    one = scheduler(us, eu, ways=ways)
+    unheard = UnheardClaim(one.senders[1], "claim", monkeypatch)
+    us.answer = busy_until(lambda: eu.texts)
+    assert one.run_pass()["sent"] == 2
+    assert unheard.happened
+    assert (us.numbers, eu.numbers) == ([NEW_YORK], [LONDON])
+
+
+def test_a_text_that_another_has_claimed_meanwhile_is_not_taken_back(scheduler, carrier):
+    message = store(status=Status.SENDING, claim_number=2, claimed_by=SENDER, carrier="fake")
+    one = scheduler(carrier)
+    one.pulse.beat()
+    Attempt.create(
+        message=message, number=1, carrier="fake", sender=one.pulse.sender, begun_at=TUESDAY_NOON
+    )
+    one.senders[0].take_back_unheard()
+    assert again(message).status == Status.SENDING
+    assert [each.number for each in Attempt.select()] == [2]
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_a_question_that_is_claimed_unheard_is_put_at_once(
+    scheduler, askable, monkeypatch, is_busy
+):
+    message = store(in_doubt=1, in_doubt_with="fake", to=NEW_YORK)
+    askable.taken.append((NEW_YORK, "Hello"))
+    one = scheduler(askable, send_concurrency=2)
+    if is_busy:
+        store(to=NEIGHBOUR, message="Another")
+        askable.answers[NEIGHBOUR] = busy_until(lambda: askable.asked)
+    asks = Unheard(one.senders[0], "ask", monkeypatch)
+    asks.has_come_to_anything = lambda result: bool(result)
+    sender, ask = one.senders[0], asks.action
+    if is_busy:  # once the other text is under way
+        asks.action = lambda room: ask(room) if sender.sends.under_way else []
+        one.run_pass()
+    else:
+        with pytest.raises(database.ERRORS):
+            one.run_pass()
+        one.run_pass()
+    assert asks.happened
+    assert len(askable.asked) == 1
+    assert again(message).status == Status.SENT
+
+
+def test_a_question_in_hand_stays_there_while_another_is_taken_back(scheduler, askable):
+    one = scheduler(askable)
+    one.pulse.beat()
+    (sender, _), me = one.senders, one.pulse.sender
+    asked, unheard = (
+        store(in_doubt=1, in_doubt_with="fake", to=each) for each in (NEW_YORK, NEIGHBOUR)
+    )
+    for each in (asked, unheard):
+        assert doubts.take(each.id, FAKE, me, TUESDAY_NOON)
+    question = sender.send_of(asked)
+    question.since = TUESDAY_NOON
+    sender.sends.under_way[Future()] = question
+    sender.take_back_unheard()
+    held = Attempt.select(Attempt.message, Attempt.sender).tuples()
+    assert {*held} == {(asked.id, me), (unheard.id, None)}
+
+
+def test_who_was_to_go_first_unheard_goes_first_at_once(scheduler, carrier, monkeypatch, at):
+    store_many(5)
+    carrier.answer = TOO_FAST
+    one = scheduler(carrier, send_concurrency=1)
+    one.run_pass()
+    at(TUESDAY_NOON + MINUTE)
+    carrier.answer, carrier.texts = None, []
+    unheard = Unheard(one.senders[0].watch, "permission", monkeypatch)
+    with pytest.raises(database.ERRORS):
+        one.run_pass()
+    assert carrier.texts == []
+    assert one.run_pass()["sent"] == 5
+    assert unheard.happened
+
+
+def test_what_another_asks_about_is_asked_about_once_it_is_dead(scheduler, askable, at):
+    message = store(in_doubt=1, in_doubt_with="fake")
+    Heartbeat.create(sender=SENDER, beat_at=TUESDAY_NOON)
+    assert doubts.take(message.id, FAKE, SENDER, TUESDAY_NOON)
+    one = scheduler(askable)
+    one.run_pass()
+    at(LATER)
+    one.run_pass()
+    assert askable.asked == [], "it may be alive"
+    askable.taken.append((NEW_YORK, "Hello"))
+    at(LATER + SECOND)
+    one.run_pass()
+    assert len(askable.asked) == 1
+    assert again(message).status == Status.SENT
+
+
+def test_what_another_is_to_send_first_is_left_to_the_next_once_it_is_dead(scheduler, carrier, at):
+    store()
+    Heartbeat.create(sender=SENDER, beat_at=TUESDAY_NOON)
+    CarrierState.create(
+        name="fake",
+        retry_at=TUESDAY_NOON,
+        paused_at=TUESDAY_NOON,
+        tried_at=TUESDAY_NOON,
+        tried_by=SENDER,
+    )
+    one = scheduler(carrier)
+    one.run_pass()
+    at(LATER)
+    one.run_pass()
+    assert carrier.texts == [], "it may be alive"
+    at(LATER + SECOND)
+    assert one.run_pass()["sent"] == 1
+
+
+def test_a_scheduler_that_ends_leaves_what_it_did_not_hear_of_to_others(
+    scheduler, askable, monkeypatch
+):
+    store(in_doubt=1, in_doubt_with="fake")
+    CarrierState.create(name="fake", retry_at=TUESDAY_NOON - HOUR, paused_at=TUESDAY_NOON - HOUR)
+    one, other = scheduler(askable), scheduler(askable)
+    Unheard(one.senders[0], "ask", monkeypatch)
+    with pytest.raises(database.ERRORS):
+        one.run_pass()
+    other.run_pass()
+    assert askable.asked == [], "it is the other's"
+    one.close()
+    other.run_pass()
+    assert len(askable.asked) == 1
+    assert not Heartbeat.select().where(Heartbeat.sender == one.pulse.sender).exists()
+
+
+def test_an_equal_text_that_is_under_way_puts_a_question_off_by_a_minute(scheduler, askable, at):
+    """A person has retried it: the carrier could not tell the two apart."""
+    doubted = store(in_doubt=1, in_doubt_with="fake")
+    store(status=Status.SENDING, claimed_by=SENDER, claimed_for="fake", claim_number=1)
+    one = scheduler(askable)
+    one.run_pass()
+    (attempt,) = Attempt.select().where(Attempt.message == doubted)
+    assert (askable.asked, attempt.ask_at, attempt.sender) == ([], TUESDAY_NOON + MINUTE, None)
