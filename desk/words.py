@@ -60,10 +60,11 @@ def date_and_time(at: datetime, now: datetime, seconds: bool = False) -> str:
     return re.sub(r"(:\d\d)", rf"\1:{at:%S}", words, count=1) if seconds else words
 
 
-def instant(at: datetime, now: datetime) -> Markup:
+def instant(at: datetime, now: datetime, seconds: bool = False) -> Markup:
     """Write an instant so that the script rewrites it in the reader's zone."""
-    time = Markup('<time class="instant" datetime="{}">{} UTC</time>')
-    return time.format(at.isoformat(), date_and_time(at, now))
+    time = Markup('<time class="instant"{} datetime="{}">{} UTC</time>')
+    mark = Markup(" data-seconds" if seconds else "")
+    return time.format(mark, at.isoformat(), date_and_time(at, now, seconds))
 
 
 def with_instants(sentence: str, now: datetime) -> Markup:

@@ -177,8 +177,8 @@ def ids_awaiting(person: ApiKey, key_id: int) -> list[uuid.UUID]:
     theirs = theirs.order_by(Message.send_at, Message.id)  # as the indexes of what waits
     if person.role == Role.OPERATOR:
         return [each.id for which in AWAITS_OPERATOR for each in theirs.where(which)]
-    key = ApiKey.in_group(person.group).where(ApiKey.id == key_id)
-    return [each.id for each in theirs.where(model.AWAITS_GROUP)] if key.exists() else []
+    key = Message.key.in_(ApiKey.in_group(person.group).where(ApiKey.id == key_id))
+    return [each.id for each in theirs.where(model.AWAITS_GROUP, key)]
 
 
 def _read(rows):
