@@ -62,11 +62,9 @@ clean: ## remove the virtual environment
 	@bin/venv
 
 .venv/run: .venv/python requirements.txt
-	@echo "installing packages (the first time takes a minute) ..."
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.txt
+	@$(BIN)/python bin/install.py requirements.txt
 	@touch $@
 
 .venv/test: .venv/run requirements-dev.txt
-	@echo "installing packages for the tests ..."
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@$(BIN)/python bin/install.py requirements-dev.txt
 	@touch $@

@@ -29,6 +29,9 @@ from web.requests import BEARER, bearer_token, read_body
 blueprint = Blueprint("api", __name__, url_prefix="/v1")
 log = logging.getLogger("web")
 
+NO_KEY = "The API key is missing: send it as X-Api-Key, or as Authorization: Bearer KEY."
+UNKNOWN_KEY = "The API key is not valid: it is misspelt, or was revoked, replaced or has expired."
+
 
 @blueprint.post("/text-messages")
 def create_text_message() -> Response:
@@ -167,7 +170,7 @@ def sender() -> ApiKey:
         secret = bearer_token()
     key = ApiKey.authenticate(secret, clock.now()) if secret else None
     if key is None:
-        words = "The API key is missing or invalid: send it as X-Api-Key or Authorization: Bearer."
+        words = UNKNOWN_KEY if secret else NO_KEY
         raise Unauthorized(words, www_authenticate=BEARER)
     g.key = key
     if key.role not in MAY_SEND:

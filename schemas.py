@@ -218,8 +218,8 @@ def fields_in(problems: list[str]) -> list[str]:
 
 
 def dump(response: dict) -> str:
-    """Return the JSON text of an answer."""
-    return json.dumps(response, separators=COMPACT)
+    """Return the JSON text of an answer, a line."""
+    return json.dumps(response, separators=COMPACT) + "\n"
 
 
 def dump_error(status: int, message: str, details: dict, now: datetime) -> str:

@@ -45,7 +45,7 @@ def main() -> int:
     database.connect(settings.database_url)
     try:
         database.upgrade()
-        key, operators = kept_key("first", Role.SENDER), kept_key("operator", Role.OPERATOR)
+        key, operators = kept_key("first", Role.SENDER), kept_key("desk", Role.OPERATOR)
     except database.ERRORS as error:
         sys.exit(f"the database failed: {database.reason(error)}")
     except database.Refused as error:
@@ -145,8 +145,9 @@ def kept_key(name: str, role: Role) -> str:
     secret = path.read_text().strip() if path.exists() else ""
     key = ApiKey.authenticate(secret, now) if secret else None
     if not key or key.paused_at:
-        named = f"make-run-{name}-{now:%Y%m%d-%H%M%S}"
-        secret = ApiKey.issue(named, None, now, now + KEYS_LAST, role)
+        taken = ApiKey.select().where(ApiKey.name == name, ApiKey.revoked_at.is_null()).exists()
+        name += f"-{now:%Y%m%d-%H%M%S}" if taken else ""
+        secret = ApiKey.issue(name, None, now, now + KEYS_LAST, role)
         path.write_text(f"{secret}\n")
     return secret
 
@@ -179,7 +180,7 @@ Ctrl-C stops it.
 def reach(host: str) -> str:
     """Return who can reach the service, and how long its first keys are valid."""
     keys = f"Its keys are valid for {KEYS_LAST.days} days;"
-    keys += " `.venv/bin/flask keys list` shows them as make-run-…"
+    keys += " `.venv/bin/flask keys list` shows them as first and desk"
     if ipaddress.ip_address(host).is_loopback:
         wider = "HOST=0.0.0.0 make run makes it reachable from your network"
         return f"It listens on this machine only: {wider}. {keys}"

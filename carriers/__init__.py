@@ -189,6 +189,13 @@ class Callback(NamedTuple):
     body: bytes
 
 
+REGISTERS = {"AU": "Unverified", "IE": "Likely Scam", "SG": "Likely-SCAM"}
+"""What a phone shows in place of a name that is not in its country's register.
+
+docs/compliance.md has the sources.
+"""
+
+
 class Carrier:
     """Deliver texts. Many threads may call `send` and `find` at once.
 
@@ -216,6 +223,7 @@ class Carrier:
     list_of: str | None = None
     # A warning about this URL for the operator: one line for the log, without credentials.
     warning: str | None = None
+    from_name = False  # whether FROM is a name, which some countries keep a register of
     tells_receipts = False  # whether it reports if texts arrived, and is asked to
     lists_incoming = False  # whether `incoming` tells of texts whose callbacks were lost
 

@@ -180,8 +180,9 @@ class HttpCarrier(Carrier):
         `callbacks` is the address below which the carrier may call, if there is one; `option` is
         the URL's option for the secret. If `from_` is a name, warn that no replies can come.
         """
+        self.from_name = bool(re.search("[A-Za-z]", from_))
         if callbacks and secret:
-            if re.search("[A-Za-z]", from_):
+            if self.from_name:
                 self.warn_of_name()
             self.tells_receipts = True
             return {field: f"{callbacks}/status"}

@@ -69,7 +69,8 @@ class Smpp(Carrier):
         self.listens = self.tells_receipts = options["bind"] == "transceiver"
         host, _, from_ = place.partition("/")
         ton, npi, from_ = _from(from_)
-        if self.listens and ton == pdus.ALPHANUMERIC:
+        self.from_name = ton == pdus.ALPHANUMERIC
+        if self.listens and self.from_name:
             self.warn_of_name()
         ton, npi = _number(options, "source_ton", ton), _number(options, "source_npi", npi)
         self._from = pdus.address(ton, npi, from_)

@@ -6,7 +6,7 @@ import database
 import recipients
 import settings as environment
 from access.keys import ids_of
-from carriers import Carrier, CarrierError, ways
+from carriers import REGISTERS, Carrier, CarrierError, ways
 from database import ERRORS, Refused, clock, isoformat
 from database.clock import SKEW
 from monitoring import dead_web, health, notices
@@ -37,11 +37,34 @@ def end_with_draft() -> None:
 
 def warnings(settings: Settings, carriers: Iterable[Carrier]) -> Iterator[str]:
     """Yield what keeps a part of the service from working, though texts can be sent."""
+    carriers = [*carriers]
+    yield from _without_callbacks(settings, carriers)
+    yield from _without_register(settings, carriers)
+
+
+def _without_callbacks(settings, carriers):
     for carrier in carriers:
         if not settings.public_url and type(carrier).callback is not Carrier.callback:
             yield (
                 f"PUBLIC_URL is not set, so {carrier.name} cannot call back: there are no "
                 "receipts, and nobody who replies STOP joins the Do Not Call list"
+            )
+
+
+def _without_register(settings, carriers):
+    """Yield a line for each carrier that sends from a name to a country with a register of names.
+
+    It is there for a registered name, too: nobody can ask the registers.
+    """
+    of_way = {way.name: way.countries for way in settings.ways}
+    for carrier in carriers:
+        both = settings.allowed_countries, of_way.get(carrier.name)
+        reached = [each for each in REGISTERS if all(some is None or each in some for some in both)]
+        if carrier.from_name and reached:
+            shown = ", ".join(f"“{REGISTERS[country]}” in {country}" for country in reached)
+            yield (
+                f"{carrier.name} sends from a name: where the country's register does not have it, "
+                f"phones show other words in its place ({shown})"
             )
 
 
@@ -127,7 +150,8 @@ def ask_carrier(settings: Settings) -> str:
     if not settings.carrier_url:
         return "warning: CARRIER_URL is not set, so texts wait"
     said, noes = [], []
-    for carrier in connected(settings, settings.ways):
+    carriers = connected(settings, settings.ways)
+    for carrier in carriers:
         try:
             carrier.check()
             said.append(f"{carrier.name} accepts texts")
@@ -139,14 +163,15 @@ def ask_carrier(settings: Settings) -> str:
             carrier.close()
     if noes:
         raise Refused("; ".join(noes))
-    return "; ".join(said)
+    unregistered = [f"warning: {line}" for line in _without_register(settings, carriers)]
+    return "\n".join(["; ".join(said), *unregistered])
 
 
 def ask_public_address(settings: Settings) -> str:
     """Ask for the health of the service at PUBLIC_URL."""
     if not settings.public_url:
         carriers = ways.connect_all(settings.ways, sending=False)
-        missed = [f"warning: {line}" for line in warnings(settings, carriers)]
+        missed = [f"warning: {line}" for line in _without_callbacks(settings, carriers)]
         return "\n".join(missed) or "PUBLIC_URL is not set"
     if not dead_web.answers(settings.public_url):
         return "warning: the service does not answer there, as seen from here"

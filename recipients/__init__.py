@@ -50,6 +50,9 @@ _UNLISTED = {
 _SHORT_NAMES = {"CC": "Cocos Island"}  # libphonenumber's name; CLDR's is longer
 
 _NUMBERING = Path(__file__).parent / "numbering"
+EXAMPLE = "+12125550123"
+"""A number that nobody has: 555-0100 to 555-0199 are reserved for fiction in every area code."""
+
 _DIGITS = 9  # the leading digits of a number that determine its place
 
 _E164 = re.compile(r"\+[0-9]{4,20}")
@@ -115,8 +118,10 @@ def national(text: str, region: str | None) -> str:
 def _read(to):
     """Return a number in E.164 form and its type; refuse others, naming that form if possible."""
     bare, words = to, "is not a valid phone number"
+    if to.startswith("+1555"):
+        words += f": 555 is no area code; {EXAMPLE} is one that nobody has"
     if not _E164.fullmatch(to):
-        words = "must be a phone number in E.164 format: a plus sign and digits"
+        words = f"must be a phone number in E.164 format: a plus sign and digits, like {EXAMPLE}"
         if len(to) <= _LONGEST:
             bare = "+" + _PUNCTUATION.sub("", to).removeprefix("+")
     try:

@@ -23,6 +23,7 @@ from flask import Flask, request
 import carriers
 import database
 import settings as environment
+from carrier_servers import Answer
 from database import clock, isoformat
 from database.postgres import Adapter
 from databases import on_postgres
@@ -43,6 +44,7 @@ OPTIONAL = {  # without a default
     *("HELP_REPLY", "METRICS_TOKEN", "NOTIFY_URL", "QUIET_HOURS", "QUIET_HOURS_FILE", "SEND_RATE"),
     "STOP_REPLY",
 }
+PAGES["recipients/numbering/README.md"] = (ROOT / "recipients/numbering/README.md").read_text()
 EXCHANGES = [  # a request as a curl line, and the answer that follows it
     pytest.param(*blocks, id=page)
     for page, text in PAGES.items()
@@ -132,6 +134,51 @@ def test_the_printed_lines_verify_a_webhook(webhook_server):
     assert names["order"] == json.loads(printed)
 
 
+CLIENTS = {
+    "python": (
+        "client.py",
+        ["python"],
+        "print(json.dumps(send_text(*__import__('sys').argv[1:])))",
+    ),
+    "js": ("client.mjs", ["node"], "console.log(await sendText(...process.argv.slice(2)));"),
+}
+
+
+@pytest.fixture(params=CLIENTS)
+def printed_client(request, webhook_server, tmp_path):
+    """Send a text with a printed client; return the process that has ended."""
+    name, words, call = CLIENTS[request.param]
+    if not shutil.which(words[0]):
+        pytest.skip(f"there is no {words[0]}")
+    (code,) = blocks("docs/api.md", request.param)
+    (tmp_path / name).write_text(f"{code}\n{call}\n")
+    environ = os.environ | {"TEXTS_URL": f"http://{webhook_server.address}", "API_KEY": "tms_1"}
+    words = [*words, tmp_path / name, "+12125550123", "Hello"]
+    return lambda: subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.process
+def test_the_printed_clients_try_again_with_the_same_key(printed_client, webhook_server):
+    answers = [Answer(503, {}), Answer(201, {"message_id": PARCEL})]
+    webhook_server.yes = lambda count: answers[count - 1]
+    assert PARCEL in printed_client().stdout
+    keys = [each.headers["Idempotency-Key"] for each in webhook_server.requests]
+    assert len(keys) == 2
+    assert keys[0] == keys[1]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "answer", [Answer(400, b"why not"), Answer(429, b"why not", {"Retry-After": "61"})]
+)
+def test_the_printed_clients_say_what_came_last(printed_client, webhook_server, answer):
+    webhook_server.answer = answer
+    ended = printed_client()
+    assert ended.returncode == 1
+    assert "why not" in ended.stderr
+    assert len(webhook_server.requests) == 1
+
+
 @pytest.fixture
 def python_receiver(start, tmp_path):
     (code,) = blocks("docs/events.md", "python")
@@ -203,11 +250,15 @@ def listens(port):
         return True
 
 
-@pytest.mark.parametrize("unit", blocks("docs/deploying.md", "ini"))
-def test_the_printed_units_begin_again_for_ever_and_keep_their_files_private(unit):
+UNITS = sorted(ROOT.glob("systemd/*.service"))
+(INSTALLED,) = (each for each in blocks("docs/deploying.md", "text") if "useradd" in each)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_the_units_begin_again_for_ever_and_keep_their_files_private(unit):
     parsed = ConfigParser()
     parsed.optionxform = str
-    parsed.read_string(unit)
+    parsed.read_string(unit.read_text())
     service = parsed["Service"]
     assert service["ExecStart"].startswith(f"{service['WorkingDirectory']}/.venv/bin/")
     # systemd gives up after five starts within ten seconds
@@ -215,55 +266,92 @@ def test_the_printed_units_begin_again_for_ever_and_keep_their_files_private(uni
     assert service["UMask"] == "0077"
     assert (service["NoNewPrivileges"], service["ProtectSystem"]) == ("yes", "strict")
     assert service["PrivateTmp"] == "yes"  # there are gunicorn's and the metrics' files
-    (steps,) = (b for b in blocks("docs/deploying.md", "text") if "useradd" in b)
     # The one place that its user can write
-    assert f"DATABASE_URL=sqlite:////var/lib/{service['StateDirectory']}/" in steps
-    assert "chown -R root:root ." in steps
+    assert f"DATABASE_URL=sqlite:////var/lib/{service['StateDirectory']}/" in INSTALLED
+    assert f"git clone REPOSITORY {service['WorkingDirectory']}\n" in INSTALLED
+    assert f" {service['User']}\n" in INSTALLED[INSTALLED.index("useradd") :]
     assert parsed["Unit"]["Wants"] == "network-online.target"
     assert "network-online.target" in parsed["Unit"]["After"].split()
+    (started,) = re.findall("^systemctl enable --now (.*)$", PAGES["docs/deploying.md"], re.M)
+    assert unit.stem in started.split()
 
 
-SQLITE_BACKUP, SQLITE_RESTORE, POSTGRES_BACKUP, POSTGRES_RESTORE = blocks("docs/deploying.md", "sh")
+BACKUPS = blocks("docs/deploying.md", "sh")
+SQLITE, COMPOSE, POSTGRES = (BACKUPS[first : first + 2] for first in (0, 2, 4))
+(ALIAS,) = re.findall("^alias flask=.*\n", PAGES["docs/deploying.md"], re.M)
 
 
 def typed(lines, **environ):
     """Run the lines of a shell where everybody may read what is created."""
     words = ["sh", "-ec", f"umask 022\n{lines}"]
-    subprocess.run(words, check=True, env=os.environ | environ)
+    return subprocess.check_output(words, env=os.environ | environ, text=True)
 
 
 def stored_texts():
     return sorted(message.message for message in Message.select())
 
 
+@pytest.mark.process
 def test_the_printed_backup_of_sqlite_is_private_and_can_be_restored(post, database_url, tmp_path):
+    """The owner is whoever runs the test; systemctl and sudo are played."""
     assert database_url == f"sqlite:///{tmp_path}/messages.db"
+    (tmp_path / "systemctl").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "sudo").write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    for name in ("systemctl", "sudo"):
+        (tmp_path / name).chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "DATABASE_URL": database_url}
+
+    def here(lines):
+        lines = lines.replace("/srv/text-messages", str(ROOT))
+        lines = lines.replace("/var/lib/text-messages", str(tmp_path))
+        lines = lines.replace(
+            "-o text-messages -g text-messages", f"-o {os.getuid()} -g {os.getgid()}"
+        )
+        alias = ALIAS.replace(".venv/bin/", f"{Path(sys.executable).parent}/")
+        return typed(alias + lines, **environ)
+
+    backup, restore = SQLITE
     post(message="before")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environ = {"DATABASE_URL": database_url, "FLASK_APP": str(ROOT / "app.py")}
-    typed(SQLITE_BACKUP, PATH=path, **environ)
+    assert "1 message" in here(backup)
     post(message="after")
-    assert (tmp_path / "messages.db-wal").exists()
+    log = (tmp_path / "messages.db-wal").read_bytes()
     database.disconnect()
-    (tmp_path / "messages.db-wal").write_bytes(b"of the database before")
-    typed(SQLITE_RESTORE)
+    (tmp_path / "messages.db-wal").write_bytes(log)  # as a service that was killed leaves it
+    assert "-o text-messages -g text-messages" in restore
+    said = here(restore).splitlines()
+    assert said[0] == "stop text-messages-web text-messages-scheduler"
+    assert said[-1] == "start text-messages-scheduler"
     assert stored_texts() == ["before"]
-    for name in ("messages-backup.db", "messages.db", "messages.db-wal", "messages.db-shm"):
+    for name in ("backup.db", "messages.db", "messages.db-wal", "messages.db-shm"):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0, name
 
 
 @on_postgres
+@pytest.mark.parametrize("way", ["compose", "postgres"])
 def test_the_printed_backup_of_postgres_is_private_and_can_be_restored(
-    post, database_url, tmp_path
+    post, database_url, tmp_path, way
 ):
+    """Compose's containers are played by this machine."""
     environ = {"DATABASE_URL": database_url, "PATH": f"{installed()}/bin:{os.environ['PATH']}"}
+
+    def here(lines):
+        lines = lines.replace("docker compose exec -T database ", "")
+        lines = lines.replace("--username=messages --dbname=messages", '--dbname="$DATABASE_URL"')
+        lines = re.sub("^docker compose (stop|up|start|exec web) .*$", ":", lines, flags=re.M)
+        assert "docker" not in lines
+        typed(f"cd {tmp_path}\n{lines}", **environ)
+
+    backup, restore = COMPOSE if way == "compose" else POSTGRES
     post(message="before")
-    typed(POSTGRES_BACKUP, **environ)
+    here(backup)
     assert (tmp_path / "messages.dump").stat().st_mode & 0o077 == 0
     post(message="after")
     database.disconnect()
-    typed(POSTGRES_RESTORE, **environ)
+    here(restore)
     assert stored_texts() == ["before"]
+    (tmp_path / "messages.dump").write_bytes(b"")
+    with pytest.raises(subprocess.CalledProcessError):
+        here(backup.splitlines()[-1])  # it looks at the copy
 
 
 def test_the_printed_limits_of_a_session_are_those_of_the_service():

@@ -19,6 +19,7 @@ OWN_WORDS = {
 }
 """Our words in place of Werkzeug's descriptions."""
 
+NO_SLASH = "This address has no slash at the end: POST to /v1/text-messages."
 NOT_HERE = (
     "Messages cannot be read here. Use webhook events, the desk or `flask messages show ID` to see "
     "a message's status."
@@ -73,7 +74,8 @@ def http_error(error: HTTPException) -> Response:
     details = {"validationErrors": [f"body: {error.description}"]} if error.code == 400 else {}
     words = error.description
     if error.code == 404 and request.path.startswith("/v1/text-messages/"):
-        words = NOT_HERE
+        is_slash = request.path == "/v1/text-messages/" and request.method == "POST"
+        words = NO_SLASH if is_slash else NOT_HERE
     return render_error(error.code, words, details, error.get_response())
 
 

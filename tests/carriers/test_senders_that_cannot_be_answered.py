@@ -1,8 +1,9 @@
-"""A line at the start says where recipients could not answer STOP: the sender is a name."""
+"""Lines at the start about a sender that is a name: nobody can answer it, and it is registered."""
 
 import pytest
 
-from carriers import connect
+from carriers import connect, ways
+from monitoring import checks
 
 PUBLIC_URL = "https://sms.example.com"
 SIGNED = "signature_secret=s1gnature&signature_method=sha256"
@@ -30,3 +31,33 @@ def test_a_sender_that_is_a_name_is_warned_of_where_stop_is_understood(url, is_w
     assert "secret" not in warning.replace("signature_secret", "")
     if not url.startswith("smpp"):  # without callbacks there is no STOP to miss
         assert connect(url).warning is None
+
+
+AUSTRALIA, IRELAND = "“Unverified” in AU", "“Likely Scam” in IE"
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed", "named"),
+    [
+        ("twilio://AC1:token@My%20Shop", None, [AUSTRALIA, IRELAND]),
+        ("vonage://key:secret@Shop", None, [AUSTRALIA, IRELAND]),  # no secret of signatures
+        ("telnyx://secret@Shop?profile=4001", None, [AUSTRALIA, IRELAND]),
+        ("smpp://user:secret@127.0.0.1/Shop?bind=transmitter", None, [AUSTRALIA, IRELAND]),
+        ("twilio://AC1:token@Shop", {"AU", "US"}, [AUSTRALIA]),
+        ("twilio://AC1:token@Shop", {"US"}, []),
+        ("twilio://AC1:token@Shop#countries=IE,FR", None, [IRELAND]),
+        ("twilio://AC1:token@Shop#countries=IE,FR", {"AU", "FR"}, []),
+        ("twilio://AC1:token@+15005550006", None, []),
+        ("smpp://user:secret@127.0.0.1/12345", None, []),
+    ],
+)
+def test_a_name_is_warned_of_where_texts_go_to_a_country_with_a_register(
+    settings, url, allowed, named
+):
+    settings = settings._replace(carrier_url=url, allowed_countries=allowed, public_url=PUBLIC_URL)
+    connected = ways.connect_all(settings.ways, public_url=PUBLIC_URL)
+    said = " ".join(checks.warnings(settings, connected))
+    assert [each for each in (AUSTRALIA, IRELAND) if each in said] == named
+    assert ("sends from a name" in said) == bool(named)
+    assert "secret" not in said
+    assert "Shop" not in said

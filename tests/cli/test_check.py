@@ -97,6 +97,13 @@ def test_another_service_at_the_public_address_is_a_warning(check, webhook_serve
     assert (status, about(lines, "public address")) == (0, [NO_ANSWER])
 
 
+def test_a_name_that_may_need_a_register_is_a_warning(check, twilio):
+    status, lines = check(carrier_url=twilio.url.replace("+15005550006", "Shop"))
+    accepts, warning = about(lines, "carrier")
+    assert (status, accepts) == (0, "twilio accepts texts")
+    assert warning.startswith("warning: twilio sends from a name")
+
+
 def test_a_carrier_that_refuses_is_a_problem(check, twilio):
     twilio.login = (twilio.sid, "another token")
     status, lines = check(carrier_url=twilio.url)

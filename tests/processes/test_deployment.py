@@ -208,8 +208,8 @@ def test_app_json_runs_the_procfile_and_does_not_pretend_that_it_sends():
 
 
 def test_systemd_gives_sends_under_way_their_time():
-    page = (ROOT / "docs/deploying.md").read_text()
-    assert re.findall(r"^TimeoutStopSec=(\d+)$", page, re.M) == [str(STOPPED_WITHIN)]
+    unit = (ROOT / "systemd/text-messages-scheduler.service").read_text()
+    assert re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.M) == [str(STOPPED_WITHIN)]
 
 
 def test_a_stopped_scheduler_ends_well_before_hosts_kill_it(settings):
@@ -279,7 +279,7 @@ COMPLETE = {"CARRIER_URL": CARRIER, "SECRET_KEY": SECRET_KEY, "PUBLIC_URL": "htt
     [
         ({"DATABASE_URL": "sqlite:////no/such/a.db"}, "the database: cannot be reached", True),
         ({"DATABASE_URL": "postgresql://u:s3cret@127.0.0.1:1/d"}, "database: cannot be", True),
-        ({"DATABASE_URL": "sqlite:///misspelt.db"}, "not up to date: run flask db upgrade", True),
+        ({"DATABASE_URL": "sqlite:///misspelt.db"}, "; flask db upgrade makes it", True),
         ({}, NO_PUBLIC_URL, False),
         ({"CARRIER_URL": CARRIER}, NO_PUBLIC_URL, True),
         ({"SECRET_KEY": SECRET_KEY}, NO_PUBLIC_URL, True),  # the desk's https cannot be told

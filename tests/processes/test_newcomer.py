@@ -150,11 +150,10 @@ def test_what_it_makes_is_for_its_user_alone_and_kept_for_the_next_time(run, clo
     assert [words[3] for words in printed] == [printed[0][3]] * 2  # the key
     secrets = re.findall("^SECRET_KEY=([0-9a-f]{64})$", (clone / ".env").read_text(), re.M)
     assert len(secrets) == 1
-    for name in (".env", ".first-key", ".operator-key", "messages.db"):
+    for name in (".env", ".first-key", ".desk-key", "messages.db"):
         assert (clone / name).stat().st_mode & 0o077 == 0
     keys = json.loads(typed("flask keys list --json", clone))
-    names = sorted(key["name"].partition("-20")[0] for key in keys)
-    assert names == ["make-run-first", "make-run-operator"]
+    assert sorted(key["name"] for key in keys) == ["desk", "first"]
     for key in keys:
         created, ends = (datetime.fromisoformat(key[name]) for name in ("created_at", "expires_at"))
         assert ends - created == timedelta(days=30)
@@ -229,7 +228,7 @@ def test_a_signal_or_the_end_of_one_process_ends_it_and_leaves_none_behind(how, 
 
 def test_a_signal_during_the_start_ends_it_too(run, clone):
     process = run()
-    wait_until((clone / ".operator-key").exists)
+    wait_until((clone / ".desk-key").exists)
     process.popen.terminate()
     assert process.wait() in (0, -signal.SIGTERM)  # the latter before anything has started
 
@@ -341,8 +340,7 @@ def test_a_newcomers_ten_minutes(clone, service, receiver, twilio):
     wait_until(lambda: "Hello from the service" in service.output.replace(printed, ""), seconds=30)
 
     # Minute 4: what became of it, told to a program
-    (name,) = re.findall(r"^(make-run-first-\S+)", typed("flask keys list", clone), re.M)
-    assert "(on)" in typed(f"flask keys events {name} '{receiver.url}'", clone)
+    assert "(on)" in typed(f"flask keys events first '{receiver.url}'", clone)
     typed(f"{export}\n{curl.replace('Hello from', 'A second text from')}", clone)
     wait_until(lambda: receiver.types == ["sent"], seconds=30)
 

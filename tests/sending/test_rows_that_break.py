@@ -344,7 +344,6 @@ def test_a_yes_of_which_nothing_can_be_recorded_stays_in_hand_and_is_not_given_a
     run = lasting(settings, carrier, at)
     assert run()["sent"] == 3
     assert_silent_about(bad, caplog)
-    for sender in run.scheduler.senders:
     caplog.clear()
     store(to=NEW_YORK)
     assert run()["sent"] == 1

@@ -1,5 +1,7 @@
 """A carrier that recovered and cannot be asked gets the next text, though others could take it."""
 
+from uuid import uuid4
+
 import pytest
 
 from carriers import CarrierError
@@ -122,7 +124,8 @@ def test_what_it_cannot_be_tried_with_is_not_left_to_it(lasting, us, eu, why):
     elif why == "of a stopped scheduler":
         run_pass = lasting([Way("eu")], [eu])
     elif why == "no room":
-        CarrierState.update(tried_at=TUESDAY_NOON + 100 * SECOND).execute()
+        another = {"tried_at": TUESDAY_NOON + 100 * SECOND, "tried_by": uuid4()}
+        CarrierState.update(another).execute()
     doubt = {"in_doubt": 1, "in_doubt_with": "eu", "in_doubt_since": TUESDAY_NOON}
     store(TUESDAY_NOON + 101 * SECOND, **doubt if why == "in doubt" else {})
     run_pass(101)
