@@ -26,7 +26,7 @@ DEAD_AFTER = timedelta(minutes=5)
 MOST_NAMES = 10
 """Keys, or countries, that a notice names."""
 
-NO_PASS = "no scheduler makes a pass"
+NO_SCHEDULER = "no scheduler is running"
 
 ASK = "Sending resumes once it accepts texts; flask carriers check asks it."
 KINDS = {  # of problems: the title of a notice, and what to do
@@ -48,7 +48,7 @@ KINDS = {  # of problems: the title of a notice, and what to do
     "disk": ("the database disk is almost full", "Make room; the service then recovers by itself."),
     "receiver": ("webhooks for {} fail", "Tell its developers; flask events list has details."),
     "stalled": ("texts are due, nothing is sent", "See the scheduler's log, and flask stats."),
-    "scheduler": (NO_PASS, "Start it; its log has the reason."),
+    "scheduler": (NO_SCHEDULER, "Start it; its log has the reason."),
     "web": ("the web cannot store texts", "See the log of the web."),
     "public": (
         "PUBLIC_URL does not answer",
@@ -170,8 +170,8 @@ class Health(NamedTuple):
         yield from receiver_problems(self.dead_receivers)
         if self.is_silent:
             last = self.last_pass_at
-            when = f"the last one was at {isoformat(last)}" if last else "there has been none yet"
-            yield Problem("scheduler", f"{NO_PASS}: {when}", stops=True)
+            when = f"one last ran at {isoformat(last)}" if last else "none has run yet"
+            yield Problem("scheduler", f"{NO_SCHEDULER}: {when}", stops=True)
         if self.is_stuck:
             seconds = int(self.stalled_after.total_seconds())
             through, why = self._what_is_stuck()

@@ -358,10 +358,10 @@ def test_the_web_notifies_once_that_no_scheduler_runs(serve, schedule, people, d
     wait_until(lambda: has_told() and time.monotonic() > end)
     assert len(began) == 1
     (told,) = people.told
-    assert told.startswith("no scheduler makes a pass: the last one was at ")
+    assert told.startswith("no scheduler is running: one last ran at ")
     schedule("--every", "0.2", NOTIFY_URL=people.url)
     wait_until(lambda: len(people.told) == 2)
-    assert people.texts[1][0] == "Text messages: over: no scheduler makes a pass"
+    assert people.texts[1][0] == "Text messages: over: no scheduler is running"
     assert [web.terminate(), other.terminate()] == [0, 0]
     assert " ERROR " not in web.output
 
