@@ -1,4 +1,4 @@
-"""Receipts that wait for a text."""
+"""Receipts that came before the acceptance of their text was recorded."""
 
 from datetime import datetime, timedelta
 
@@ -16,7 +16,7 @@ A repeat does not make it wait longer.
 
 
 class EarlyReceipt(Table):
-    """A receipt for which no message is known: acceptance is recorded later, or it is not ours."""
+    """A receipt that matches no message: its acceptance is not recorded yet, or it is not ours."""
 
     # After the carrier's name and a space
     reference = CarrierTextField(primary_key=True)
@@ -29,7 +29,7 @@ class EarlyReceipt(Table):
 
     @classmethod
     def keep(cls, said: Receipt, now: datetime, carrier: Way) -> None:
-        """Keep a receipt until acceptance is recorded; `delivered` replaces one kept before."""
+        """Keep a receipt until the acceptance is recorded; `delivered` replaces any earlier one."""
         early = cls(carrier=carrier.name, received_at=now)
         early.delivered, early.reason = said.delivered, said.reason
         early.number, early.message_id = said.number, said.message_id
