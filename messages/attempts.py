@@ -43,7 +43,7 @@ IS_ASKED_ABOUT = IS_UNCLEAR & SQL("ask_at IS NOT NULL")
 HELD = """
 SELECT message_id, number, result FROM attempt WHERE sender = {param} AND carrier = {param}
 """
-"""Find what a sender has in hand. In SQL: with 128 texts, peewee takes 0.9 ms of each step."""
+"""A sender's open sends and questions. In SQL: with 128 texts, peewee takes 0.9 ms of each step."""
 
 
 class Result(StrEnum):

@@ -19,10 +19,10 @@ from messages import waiting
 from messages.model import IS_WAITING, RETRYABLE, WAITING, Message, Status, accepted_to, has_status
 
 UNDO_WITHIN = timedelta(minutes=1)
-"""How long people can undo what they decided, if the text still waits."""
+"""How long people can undo a decision, if the text still waits."""
 
 UNDO_FOR_CERTAIN = timedelta(seconds=10)
-"""How long a text that is approved at the desk stays at least."""
+"""How long a text approved at the desk waits at least, so that Undo is sure to work."""
 
 ANEW = {
     "status": Status.SCHEDULED,
@@ -33,7 +33,7 @@ ANEW = {
     "cancelled_by": None,
     "receipt_at": None,  # the reference stays: it names the first text, not the next one
 }
-"""These columns of a message that a person sends again."""
+"""The columns that change when a person sends a message again."""
 
 
 class Selection:

@@ -9,9 +9,9 @@ from carriers.ways import Way
 from database import PAST, CarrierTextField, InstantField, Table
 
 KEPT = timedelta(days=3)
-"""How long a receipt waits for a text accepted late; most belong to others on the account.
+"""How long an unmatched receipt is kept. Most belong to other users of the account.
 
-A repeat does not make it wait longer.
+A repeat does not prolong it.
 """
 
 

@@ -38,10 +38,10 @@ from database.clock import SKEW
 from events.outbox import Event, EventAddress
 
 SEND_DATE_LASTS = timedelta(hours=1)
-"""How long a send_date is obeyed; a message that is later keeps to business hours."""
+"""How long a send_date is obeyed; a later message keeps to business hours."""
 
 ANSWER_WITHIN = timedelta(minutes=2)
-"""How long after a reply the text that answers it may be sent."""
+"""How long after a reply its automatic answer may be sent."""
 
 FURTHEST_AHEAD = timedelta(days=60)
 """How far ahead a retry or an opening can be, but not a send_date."""

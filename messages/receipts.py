@@ -25,7 +25,7 @@ from messages.model import TAKEN, Message, Status, has_status
 log = logging.getLogger("receipts")
 
 LATE = timedelta(minutes=5)
-"""How long a receipt may wait for its text to be accepted until it counts as unmatched."""
+"""How long a receipt may wait for the acceptance of its text before it counts as unmatched."""
 
 _MAY_BECOME = {  # nothing overrides delivered
     Status.DELIVERED: has_status(Status.SENT, Status.UNDELIVERED),
