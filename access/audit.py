@@ -116,11 +116,13 @@ class Audit(Table):
             cls.insert_many([row | {about.name: value} for value in some]).execute()
 
     @classmethod
-    def latest(cls, message_id: UUID, among: Iterable[Action], since: datetime) -> str | None:
-        """Return which of these actions on a message was the last since an instant, if any."""
-        rows = cls.select(cls.what).where(cls.at > since, cls.message_id == message_id)
-        last = rows.where(cls.what.in_([*among])).order_by(cls.id.desc()).first()
-        return last and last.what
+    def latest(
+        cls, messages: Iterable[UUID], among: Iterable[Action], since: datetime
+    ) -> dict[UUID, str]:
+        """Return which of these actions on messages was the last since an instant, by their ids."""
+        rows = cls.select(cls.message_id, cls.what).where(cls.at > since)
+        rows = rows.where(cls.message_id.in_([*messages]), cls.what.in_([*among]))
+        return dict(rows.order_by(cls.id).tuples())
 
     @classmethod
     def listing(

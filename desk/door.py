@@ -9,6 +9,7 @@ from flask import (
     Response,
     abort,
     current_app,
+    flash,
     g,
     redirect,
     render_template,
@@ -180,6 +181,10 @@ def sign_in() -> Response | tuple[str, int]:
     if id is None:
         return refuse_stranger(note)
     sessions.begin(id)
+    if "link" in request.form:  # which does not say whose it is
+        person = SignIn.find(id, now)
+        of_group = f" of {person.group}" if person.group else ""
+        flash(f"You are signed in as {person.name}, {person.role}{of_group}.")
     return redirect(page_of(request.form.get("next", "")) or url_for(".waiting"), 303)
 
 

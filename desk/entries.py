@@ -139,6 +139,11 @@ class Entry:
             there, _, _ = there.partition(",")
         return f"{there} in {self.place}: {why}"
 
+    @property
+    def is_soon(self) -> bool:
+        """Whether the hours until it is sent tell on which day that is."""
+        return self.forecast[0] - self.now < timedelta(days=2)
+
     def local(self, at: datetime) -> str:
         """Write an instant in the recipient's local time; return "" if that is unknown."""
         if not self.recipient:

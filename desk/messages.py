@@ -18,20 +18,22 @@ from flask import (
 
 import recipients
 from access.keys import ApiKey, Role, names_of_senders
+from carriers import urls
 from database import EPOCH, MILLISECOND, clock
 from database.clock import SKEW
-from desk import lists, replies, results, sessions
+from desk import cards, lists, replies, results, sessions
 from desk.door import blueprint, operator, page_of, see
 from desk.entries import Entry
 from desk.lists import MANY, PAGE, page_start, pressed
 from desk.overview import look_over
-from desk.words import counted
+from desk.words import ago, counted
+from events.outbox import Event, EventAddress
 from messages.decisions import UNDO_FOR_CERTAIN, Selection
 from messages.model import Message, Status
 from messages.waiting import expire
 from replies import inbox
 from reports import listings
-from reports.listings import Filter
+from reports.listings import Awaiting, Filter
 
 FILTERS = ("status", "key", "day")  # of messages
 
@@ -51,19 +53,35 @@ def waiting() -> str | Response:
         return render_template("sign_in.html", next=next)
     if next and (page := page_of(next)):
         return redirect(page)
-    now, after = clock.now(), page_start()
-    messages = listings.awaiting(g.person, after, PAGE + 1)
-    overview = look_over(now) if g.person.role == Role.OPERATOR and not after else None
+    now, after, of = clock.now(), page_start(), opened_text()
+    piles, more, opened = cards.page(g.person, after, of)
+    first_page = not (after or of)
     return render_template(
         "waiting.html",
-        **with_results(messages, now),
-        count=listings.count_awaiting(g.person, MANY),
+        cards=shown_piles(piles, now),
+        opened=opened,
+        more=more and lists.write(more),
+        results=latest_results(now),
+        now=now,
+        count=opened.count if opened else listings.count_awaiting(g.person, MANY),
         since=(now - NEW_FOR - EPOCH) // MILLISECOND,
         known=listings.count_awaiting(g.person, MANY, now - NEW_FOR),
-        many=MANY,
-        overview=overview,
+        many=cards.LOOKED_OVER if opened else MANY,
+        overview=look_over(now) if g.person.role == Role.OPERATOR and first_page else None,
         selected=request.args.get("select", "").split("."),
     )
+
+
+def opened_text() -> Awaiting | None:
+    """Return the text whose card is opened, which may be decided by now; None if none is."""
+    try:
+        id = uuid.UUID(request.args["alike"]) if "alike" in request.args else None
+    except ValueError:
+        abort(404, "There is no such page.")
+    found = listings.seen_by(g.person, [id]) if id else []
+    if id and not found:
+        abort(404, "There is no such message here.")
+    return listings.as_awaiting(found[0]) if found else None
 
 
 @blueprint.get("/new-texts")
@@ -141,10 +159,26 @@ def message(message_id: uuid.UUID) -> str:
         entry=entry,
         conversations=replies.conversations([latest[-PAGE:]] if latest else []),
         has_earlier=len(latest) > PAGE,
-        results=results.latest(lambda ids: [entry], now),
+        results=results.latest(lambda ids: [entry], g.person, now),
+        events=told_of(found[0], now),
         back=back,
         now=now,
     )
+
+
+def told_of(message: Message, now: datetime) -> str | None:
+    """Return where events of a message go, and whether they were taken; None without an address."""
+    address = EventAddress.get_or_none(EventAddress.key == message.key_id)
+    if address is None:
+        return None
+    where, event = urls.masked(address.url), Event.latest_of(message.key_id, message.id)
+    if event:
+        answer = f": {event.last_answer}" if event.last_answer else ""
+        tries = f"not taken after {counted(event.tries, 'attempt')}{answer}"
+        return f"{where}, {'given up, ' if event.given_up_at else ''}{tries}"
+    if message.told_at:
+        return f"{where}, taken {ago(message.told_at, now)}"
+    return f"{where}, {'switched off' if address.off else 'none yet'}"
 
 
 # Buttons
@@ -185,14 +219,16 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     action = pressed(ACTIONS)
     if action not in DECISIONS:
         operator()
-    now = clock.now()
-    ids = read_ids(request.form[action])
-    expire(now, ids)  # or an approval would have no effect
-    found = sorted(listings.seen_by(g.person, ids), key=lambda message: ids.index(message.id))
-    selection, name = Selection(message.id for message in found), g.person.name
+    now, value = clock.now(), request.form[action]
+    card = of_card(value, action)
+    ids, gone = card or (read_ids(value), 0)
+    while expire(now, ids):  # or an approval would have no effect
+        pass
+    found = ids if card else in_order(ids, listings.seen_by(g.person, ids))
+    selection, name = Selection(found), g.person.name
     ACTIONS[action](selection, name, now)
-    done = [message.id for message in found if message.id not in selection.left]
-    left = [message.id for message in found if message.id in selection.left]
+    done = [id for id in found if id not in selection.left]
+    left = [id for id in found if id in selection.left]
     for id in done:
         about = {"message_id": str(id), "key": name}
         log.info("message %s %s by %s", id, results.PAST[action], name, extra=about)
@@ -200,9 +236,33 @@ def change(message_id: uuid.UUID | None = None) -> Response:
         results.keep(action, done, left, now)
     if absent := len(ids) - len(found):
         flash(f"{counted(absent, 'text')} not changed: there is no such message here.")
-    if not ids:
+    if gone:
+        flash(f"{counted(gone, 'text')} of the card no longer waited for approval.")
+    if not ids and not gone:
         flash("No text was selected.")
     return lists.see_again(ids)
+
+
+def of_card(value: str, action: str) -> tuple[list[uuid.UUID], int] | None:
+    """Return which texts a button stands for that decides on a whole card, or undoes that.
+
+    The number is that of the texts that no longer wait. Return None for another button.
+    """
+    undone = results.of_many(value, action, g.person)
+    if undone is not None:
+        return undone, 0
+    if action not in results.OF_MANY or not value.startswith("all."):
+        return None
+    try:
+        return cards.read_value(value, g.person)
+    except ValueError:
+        abort(400, "This is not the button of a card.")
+
+
+def in_order(ids: list[uuid.UUID], messages: list[Message]) -> list[uuid.UUID]:
+    """Return those of some ids that messages have."""
+    there = {message.id for message in messages}
+    return [id for id in ids if id in there]
 
 
 def read_ids(value: str) -> list[uuid.UUID]:
@@ -228,7 +288,22 @@ def shown(found: list[Message], now: datetime) -> list[Entry]:
     return [Entry(each, now, rules.of(each.key.rules), texted.get(each.to, 0)) for each in found]
 
 
+def shown_piles(piles: list[cards.Pile], now: datetime) -> list[cards.Card]:
+    """Return what waits for approval as the templates show it, but for what is gone by now."""
+    found = listings.seen_by(g.person, [pile.first.id for pile in piles])
+    entries = {entry.message.id: entry for entry in shown(found, now)}
+    return [cards.Card(pile, entries[pile.first.id]) for pile in piles if pile.first.id in entries]
+
+
 def with_results(found: list[Message], now: datetime) -> dict:
     """Return what a page of messages shows: a card for each, and what buttons did last."""
-    latest = results.latest(lambda ids: shown(listings.seen_by(g.person, ids), now), now)
-    return lists.page(shown(found, now)) | {"results": latest, "now": now}
+    return lists.page(shown(found, now)) | {"results": latest_results(now), "now": now}
+
+
+def latest_results(now: datetime) -> list[results.Result]:
+    """Return what the person's buttons did last."""
+
+    def entries(ids):
+        return shown(listings.seen_by(g.person, ids), now)
+
+    return results.latest(entries, g.person, now)

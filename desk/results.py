@@ -1,8 +1,10 @@
 """What a person's buttons did to texts within the last minute, for decisions with Undo.
 
-The session's cookie keeps the ids, so it outlasts a reload and the browser's Back.
+The session's cookie keeps the ids, so it outlasts a reload and the browser's Back. Of more than a
+page it keeps the first ones and how many there were: the audit has the others.
 """
 
+import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,10 +13,12 @@ from functools import cached_property
 
 from flask import session
 
+from access.audit import Action
+from access.keys import ApiKey
 from database import EPOCH, MILLISECOND
 from desk.entries import Entry
 from desk.lists import PAGE
-from messages.decisions import UNDO_WITHIN
+from messages.decisions import UNDO_WITHIN, decided_at, stay_until
 
 MOST = 2 * (PAGE + 1)
 """The most ids of all results, where each result counts as one more: two pages.
@@ -33,6 +37,12 @@ PAST = {
 }
 """The names of the buttons, with the words for what became of the texts."""
 
+NAMED = 3  # texts that a result names
+OF_MANY = {"approve": Action.APPROVED, "refuse": Action.REFUSED}
+"""What can be done to more than a page of texts, by the names of the buttons."""
+
+_MANY = re.compile("at[.]([0-9]{1,15})")
+
 
 @dataclass
 class Result:
@@ -42,6 +52,17 @@ class Result:
     changed: list[Entry]
     unchanged: list[Entry]
     shown_for: int  # seconds
+    many: "Many | None" = None
+
+    @property
+    def count(self) -> int:
+        """How many texts were changed."""
+        return self.many.changed if self.many else len(self.changed)
+
+    @property
+    def others(self) -> int:
+        """How many were not, and are not among `unchanged`."""
+        return self.many.unchanged - len(self.unchanged) if self.many else 0
 
     @property
     def past(self) -> str:
@@ -52,17 +73,17 @@ class Result:
     def undo(self) -> str | None:
         """The name of the button that takes this back; None if nothing does."""
         name = f"undo-{self.action}"
-        return name if name in PAST and self.changed else None
+        return name if name in PAST and self.count else None
 
     @property
     def left(self) -> int:
         """The seconds in which all texts that are still here can be undone for certain."""
-        return min(self._left.values(), default=0)
+        return self.many.left if self.many else min(self._left.values(), default=0)
 
     @property
     def value(self) -> str:
         """The value of that button: the ids of these texts."""
-        return ".".join(id.hex for id in self._left)
+        return f"at.{self.many.at}" if self.many else ".".join(id.hex for id in self._left)
 
     @cached_property
     def _left(self):
@@ -71,40 +92,78 @@ class Result:
         return {id: left for id, left in each if left}
 
 
+@dataclass
+class Many:
+    """What a button did to more than a page of texts."""
+
+    at: int  # milliseconds since 1970
+    changed: int
+    unchanged: int
+    left: int  # seconds in which some can be undone
+
+
 def keep(action: str, changed: list[uuid.UUID], unchanged: list[uuid.UUID], now: datetime) -> None:
     """Keep what a button did, in place of earlier results about the same texts."""
-    ids = {*changed, *unchanged}
-    kept = [[(now - EPOCH) // MILLISECOND, action, changed, unchanged]]
-    room = MOST - len(ids) - 1
-    for at, earlier, *texts in session.get("results", ()):
+    ids, counts = {*changed, *unchanged}, []
+    if len(ids) > PAGE:
+        counts = [len(changed), len(unchanged)]
+        changed, unchanged = changed[:NAMED], unchanged[:NAMED]
+    kept = [[(now - EPOCH) // MILLISECOND, action, changed, unchanged, *counts]]
+    room = MOST - len(changed) - len(unchanged) - 1
+    for at, earlier, *texts, counts in map(_whole, session.get("results", ())):
         done, missed = ([id for id in each if id not in ids] for each in texts)
         room -= len(done) + len(missed) + 1
         if room >= 0 and (done or missed):
-            kept.append([at, earlier, done, missed])
+            kept.append([at, earlier, done, missed, *counts])
     session["results"] = kept
 
 
-def latest(entries: Callable[[set[uuid.UUID]], list[Entry]], now: datetime) -> list[Result]:
+def of_many(value: str, action: str, person: ApiKey) -> list[uuid.UUID] | None:
+    """Return the ids of the texts that a person's button undoes, if it is that of Many."""
+    found, done = _MANY.fullmatch(value), OF_MANY.get(action.removeprefix("undo-"))
+    if not found or not done or not action.startswith("undo-"):
+        return None
+    return decided_at(EPOCH + int(found[1]) * MILLISECOND, done, person.id)
+
+
+def latest(
+    entries: Callable[[set[uuid.UUID]], list[Entry]], person: ApiKey, now: datetime
+) -> list[Result]:
     """Return the results of the last minute, the latest first.
 
     `entries` reads texts by their ids; a result without any that still exists is left out.
     """
     kept = [
-        (action, done, missed, left)
-        for at, action, done, missed in session.get("results", ())
-        if (left := _seconds_left(EPOCH + at * MILLISECOND, now))
+        (at, action, texts, counts, left)
+        for at, action, *texts, counts in map(_whole, session.get("results", ()))
+        if (left := _seconds(EPOCH + at * MILLISECOND + UNDO_WITHIN - now))
     ]
-    ids = {id for _, done, missed, _ in kept for id in (*done, *missed)}
+    ids = {id for _, _, texts, *_ in kept for id in (*texts[0], *texts[1])}
     found = {entry.message.id: entry for entry in entries(ids)}
     results = []
-    for action, *texts, left in kept:
+    for at, action, texts, counts, left in kept:
         done, missed = ([found[id] for id in each if id in found] for each in texts)
         if done or missed:
-            results.append(Result(action, done, missed, left))
+            many = (
+                Many(at, *counts, _left_of_many(at, action, person, left, now)) if counts else None
+            )
+            results.append(Result(action, done, missed, left, many))
     return results
 
 
-def _seconds_left(at, now):
-    """Return the seconds in which something done at an instant can still be undone."""
-    left = (at + UNDO_WITHIN - now) // timedelta(seconds=1)
-    return max(0, left)
+def _whole(kept):
+    at, action, done, missed, *counts = kept
+    return at, action, done, missed, counts
+
+
+def _left_of_many(at, action, person, shown_for, now):
+    """Return for how many of these seconds some of many texts can be undone for certain."""
+    if action not in OF_MANY:
+        return 0
+    until = stay_until(EPOCH + at * MILLISECOND, OF_MANY[action], person.id, now)
+    return min(shown_for, _seconds(until - now)) if until else 0
+
+
+def _seconds(length):
+    """Return the whole seconds of a length of time; 0 if it is over."""
+    return max(0, length // timedelta(seconds=1))

@@ -54,15 +54,17 @@ def time_of_day(at: datetime) -> str:
     return for_reader(written(at)).partition(",")[0]
 
 
-def date_and_time(at: datetime, now: datetime) -> str:
+def date_and_time(at: datetime, now: datetime, seconds: bool = False) -> str:
     """Write an instant in its own zone, with the year unless it is the current one."""
-    return for_reader(written(at)) + (f", {at.year}" if at.year != now.year else "")
+    words = for_reader(written(at)) + (f", {at.year}" if at.year != now.year else "")
+    return re.sub(r"(:\d\d)", rf"\1:{at:%S}", words, count=1) if seconds else words
 
 
-def instant(at: datetime, now: datetime) -> Markup:
+def instant(at: datetime, now: datetime, seconds: bool = False) -> Markup:
     """Write an instant so that the script rewrites it in the reader's zone."""
-    time = Markup('<time class="instant" datetime="{}">{} UTC</time>')
-    return time.format(at.isoformat(), date_and_time(at, now))
+    time = Markup('<time class="instant"{} datetime="{}">{} UTC</time>')
+    mark = Markup(" data-seconds" if seconds else "")
+    return time.format(mark, at.isoformat(), date_and_time(at, now, seconds))
 
 
 def with_instants(sentence: str, now: datetime) -> Markup:

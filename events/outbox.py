@@ -354,6 +354,17 @@ class Event(Table):
         return database.in_pages(events, None, lambda last: cls.id > last.id)
 
     @classmethod
+    def latest_of(cls, key: int, message_id: uuid.UUID) -> Self | None:
+        """Return the latest event of a message that waits or was given up, if there is one."""
+        events = cls.select().where(cls.key == key, cls.message_id == message_id)
+        kept = cls.next_try_at.is_null(False), cls.given_up_at.is_null(False)  # as the indexes
+        return max(
+            (each for which in kept for each in events.where(which)),
+            default=None,
+            key=lambda event: event.id,
+        )
+
+    @classmethod
     def backlogs(cls) -> dict[int, Backlog]:
         """Return the backlog of each key that has events, by its id; only indexes are read."""
         count, found = fn.COUNT(SQL("*")), {}

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
 
-from peewee import Case, chunked
+from peewee import Case, chunked, fn
 
 from access.audit import Action, Audit
 from access.keys import ApiKey, Role
@@ -124,29 +124,42 @@ class Selection:
         return self._undo(Action.APPROVED, now, WAITING, waits, **before)
 
     def undo_cancel(self, by: str, now: datetime, limit: Limit | None = None) -> list[UUID]:
-        """Let messages that were cancelled or refused wait again, each in its own transaction.
+        """Let cancelled or refused messages wait again, in transactions with one of each number.
 
         Only the person who cancelled them may do so, and only within UNDO_WITHIN. Each counts for
         the `limit` of its recipient again, which must allow it. The scheduler queues what is due,
         unless the number has joined the Do Not Call list.
         """
-        done = []
-        for message in Message.select().where(Message.id.in_([*self.left])).order_by(Message.id):
-            with db.transaction():
-                if limit is None or _fits(limit, message):
-                    done += Selection([message.id])._undo_cancel(message, by, now)
+        needed = Message.id, Message.to, Message.created_at, ApiKey.role
+        done, these = [], Message.select(*needed).join(ApiKey)
+        left = list(these.where(Message.id.in_([*self.left])).order_by(Message.id))
+        while left:
+            first = {message.to: message for message in reversed(left)}
+            left = [message for message in left if first[message.to] is not message]
+            for some in chunked(first.values(), PAGE):
+                with db.transaction():
+                    if limit:
+                        lock_numbers({each.to for each in some} - {None})
+                    fit = [each.id for each in some if limit is None or _fits(limit, each)]
+                    done += Selection(fit)._undo_cancel(by, now)
         self.left.difference_update(done)
         return done
 
-    def _undo_cancel(self, message, by, now):
+    def _undo_cancel(self, by, now):
         among = Action.CANCELLED, Action.REFUSED
-        undone = Audit.latest(message.id, among, now - UNDO_WITHIN) or Action.CANCELLED
-        undo = partial(self._undo, undone, now, cancelled_by=None)
-        mine = Message.cancelled_by == by
-        ended = mine & (Message.finished_at > now - UNDO_WITHIN)
-        withdrawn = mine & (Message.in_doubt > 0) & (Message.send_at > now - UNDO_WITHIN)
-        anew = {"status": Status.SCHEDULED, "finished_at": None}
-        return undo([Status.CANCELLED], ended, **anew) or undo(WAITING, withdrawn)
+        latest = Audit.latest(self.left, among, now - UNDO_WITHIN)
+        done = []
+        for undone in among:
+            these = Selection(i for i in self.left if latest.get(i, Action.CANCELLED) == undone)
+            if not these.left:
+                continue
+            undo = partial(these._undo, undone, now, cancelled_by=None)
+            mine = Message.cancelled_by == by
+            ended = mine & (Message.finished_at > now - UNDO_WITHIN)
+            withdrawn = mine & (Message.in_doubt > 0) & (Message.send_at > now - UNDO_WITHIN)
+            anew = {"status": Status.SCHEDULED, "finished_at": None}
+            done += undo([Status.CANCELLED], ended, **anew) + undo(WAITING, withdrawn)
+        return done
 
     def _act(self, action, now, among, condition, *, undone=None, **changes):
         """Make a transition, and note it in the audit; return the ids of the changed messages.
@@ -174,6 +187,29 @@ class Selection:
             Message.change(Message.update(changes).where(Message.id.in_(ids)))
         self.left.difference_update(ids)
         return ids
+
+
+def decided_at(at: datetime, action: Action, who_key: int) -> list[UUID]:
+    """Return the ids of the messages on which a person decided at an instant."""
+    return [each.message_id for each in _decided_at(at, action, who_key)]
+
+
+def stay_until(at: datetime, action: Action, who_key: int, now: datetime) -> datetime | None:
+    """Return until when what a person decided at an instant can be undone, or None.
+
+    Of what was approved, those that may be sent at any time do not count.
+    """
+    these = Message.id.in_(_decided_at(at, action, who_key)) & Message.to.is_null(False)
+    if action == Action.APPROVED:
+        stays = IS_WAITING & Message.approved & (Message.in_doubt == 0) & (Message.send_at > now)
+        return Message.select(fn.MIN(Message.send_at)).where(these, stays).scalar()
+    is_there = Message.select().where(these, Message.status == Status.CANCELLED).exists()
+    return at + UNDO_WITHIN if is_there else None
+
+
+def _decided_at(at, action, who_key):
+    theirs = (Audit.at == at) & (Audit.who_key == who_key) & (Audit.what == action)
+    return Audit.select(Audit.message_id).where(theirs, Audit.message_id.is_null(False))
 
 
 def revoke(key: ApiKey, now: datetime) -> bool:
@@ -229,9 +265,8 @@ def _lane_anew(ids):
 
 def _fits(limit, message):
     """Return whether, with this text, its number stays within the limit."""
-    if message.key.role == Role.TESTER:  # its texts count for nothing
+    if message.to is None or message.key.role == Role.TESTER:  # its texts count for nothing
         return True
-    lock_numbers([message.to])
     near = accepted_to(message.to, message.created_at - limit.window + MILLISECOND)
     near = near.where(Message.created_at < message.created_at + limit.window)
     others = near.where(Message.id != message.id)

@@ -34,7 +34,7 @@ SOONEST_KEYS = """(
     ) AS api_key
     WHERE first_id IS NOT NULL ORDER BY first_send_at, first_id LIMIT ?
 ) AS api_key"""
-SOONEST = "SELECT few.id FROM {few} ORDER BY few.send_at, few.id LIMIT ?"
+SOONEST = "SELECT {columns} FROM {few} ORDER BY few.send_at, few.id LIMIT ?"
 """The first messages of some keys. Of a page's many keys, those whose own first comes first do."""
 
 
@@ -50,6 +50,21 @@ class Filter(NamedTuple):
     visible_to: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+
+
+class Awaiting(NamedTuple):
+    """What waits for approval: what tells which texts are alike, without the whole message."""
+
+    id: uuid.UUID
+    send_at: datetime
+    key_id: int
+    country: str
+    parts: int
+    message: str | None
+
+    @property
+    def cursor(self) -> "Cursor":
+        return Cursor(0, self.send_at, self.id)
 
 
 class Cursor(NamedTuple):
@@ -140,12 +155,38 @@ def seen_by(person: ApiKey, ids: Collection[uuid.UUID]) -> list[Message]:
     return list(messages)
 
 
-def awaiting(person: ApiKey, after: Cursor | None, limit: int) -> list[Message]:
-    """Return a page of what waits for this person's approval, the next to be sent first."""
+def awaiting(person: ApiKey, after: Cursor | None, limit: int) -> list[Awaiting]:
+    """Return some of what waits for this person's approval, the next to be sent first."""
+    if person.role != Role.OPERATOR:
+        group = {'"group"': person.group}
+        return _read(_soonest_of_keys(group, AWAITS_GROUP, Awaiting._fields, after, limit))
+    rows, found = Message.select(*(getattr(Message, name) for name in Awaiting._fields)), []
+    for condition in AWAITS_OPERATOR:
+        found.extend(_in_order(rows.where(condition), after, limit).tuples())
+    return sorted(map(Awaiting._make, found), key=lambda each: each.cursor)[:limit]
+
+
+def as_awaiting(message: Message) -> Awaiting:
+    """Return what `awaiting` does of a message."""
+    return Awaiting._make(getattr(message, name) for name in Awaiting._fields)
+
+
+def ids_awaiting(person: ApiKey, key_id: int) -> list[uuid.UUID]:
+    """Return the ids of all messages of a key that wait for this person's approval."""
+    theirs = Message.select(Message.id).where(Message.key == key_id)
+    theirs = theirs.order_by(Message.send_at, Message.id)  # as the indexes of what waits
     if person.role == Role.OPERATOR:
-        return _soonest(AWAITS_OPERATOR, after, limit)
-    group = {'"group"': person.group}
-    return _soonest([_soonest_of_keys(group, AWAITS_GROUP, after, limit)], after, limit)
+        return [each.id for which in AWAITS_OPERATOR for each in theirs.where(which)]
+    key = Message.key.in_(ApiKey.in_group(person.group).where(ApiKey.id == key_id))
+    return [each.id for each in theirs.where(model.AWAITS_GROUP, key)]
+
+
+def _read(rows):
+    """Return rows of the database as what waits for approval."""
+    return [
+        Awaiting(Message.id.python_value(id), Message.send_at.python_value(send_at), *others)
+        for id, send_at, *others in rows
+    ]
 
 
 def count_awaiting(person: ApiKey, most: int, since: datetime = EPOCH) -> int:
@@ -179,7 +220,9 @@ def page(only: Filter, after: Cursor | None, limit: int) -> list[Message]:
         keys = {"name": only.key, '"group"': only.group}
         given = {column: value for column, value in keys.items() if value}
         created = only.since, only.until
-        conditions = [_soonest_of_keys(given, IS_SENDABLE, after, limit, *created), awaiting]
+        rows = _soonest_of_keys(given, IS_SENDABLE, ["id", "send_at"], after, limit, *created)
+        ids = [Message.id.python_value(id) for id, _ in rows]
+        conditions = [Message.id.in_(ids), awaiting]
     return _soonest(conditions, after, limit, *_creation_filters(only))
 
 
@@ -199,8 +242,8 @@ def search(
     return found, end and Cursor(0, EPOCH, end.id)
 
 
-def _soonest_of_keys(keys, which, after, limit, since=None, until=None):
-    """Return the condition that a message is among the first that some keys have of a kind.
+def _soonest_of_keys(keys, which, columns, after, limit, since=None, until=None):
+    """Return columns, as they are stored, of the first messages of a kind that some keys have.
 
     One statement finds them, by an index that begins with the key. `keys` has columns' values.
     """
@@ -211,23 +254,27 @@ def _soonest_of_keys(keys, which, after, limit, since=None, until=None):
     chosen = " AND ".join([f"{column} = ?" for column in keys] or ["true"])
     theirs = THEIRS.format(which=which)
     soonest_keys = SOONEST_KEYS.format(theirs=theirs, chosen=chosen)
-    few = db.few_of_each(soonest_keys, "message", "id, send_at", f"{theirs} ?")
+    few = db.few_of_each(soonest_keys, "message", ", ".join(columns), f"{theirs} ?")
     values = *bounds, *bounds, *keys.values(), limit, *bounds, limit, limit
-    found = db.execute_sql(SOONEST.format(few=few).replace("?", db.param), values)
-    return Message.id.in_([Message.id.python_value(id) for (id,) in found.fetchall()])
+    sql = SOONEST.format(columns=", ".join(f"few.{each}" for each in columns), few=few)
+    return db.execute_sql(sql.replace("?", db.param), values).fetchall()
 
 
 def _soonest(conditions, after, limit, *all_meet):
     """Return the first messages that meet any of several conditions, each served by an index."""
     found = []
     for condition in conditions:
-        messages = _with_keys().where(condition, *all_meet)
-        if after:
-            at, id = Message.send_at.db_value(after.at), Message.id.db_value(after.id)
-            last = Tuple(Value(at, converter=False), Value(id, converter=False))
-            messages = messages.where(Tuple(Message.send_at, Message.id) > last)
-        found.extend(messages.order_by(Message.send_at, Message.id).limit(limit))
+        found.extend(_in_order(_with_keys().where(condition, *all_meet), after, limit))
     return sorted(found, key=lambda message: (message.send_at, message.id))[:limit]
+
+
+def _in_order(messages, after, limit):
+    """Return the first of some messages after a cursor, the next to be sent first."""
+    if after:
+        at, id = Message.send_at.db_value(after.at), Message.id.db_value(after.id)
+        last = Tuple(Value(at, converter=False), Value(id, converter=False))
+        messages = messages.where(Tuple(Message.send_at, Message.id) > last)
+    return messages.order_by(Message.send_at, Message.id).limit(limit)
 
 
 def times_texted(numbers: Collection[str], since: datetime) -> dict[str, int]:

@@ -13,19 +13,23 @@ LOOKED_THROUGH = 10_000
 """How many rows one page of a search looks through; the next page looks through older ones."""
 
 LONGEST = 60  # characters of a search
+FEWEST_DIGITS = 5  # of a part of a national number, without its zero
 _SIGNS = re.compile(r"[\s()+./-]")  # around the digits of a number
 
 
 def matches(words: str, number: Field, text: Field) -> Expression:
     """Return the condition that a text has each of some words, or that a number has their digits.
 
-    The zeros before a national number are left out. Case does not matter: what is not ASCII may be
-    in lower case, in upper case, capitalized or as written.
+    Digits after a zero may also be a national number, so then the zeros may be left out. Case does
+    not matter: what is not ASCII may be in lower case, in upper case, capitalized or as written.
     """
     condition = reduce(and_, (_contains(text, word) for word in dict.fromkeys(words.split())))
     digits = _SIGNS.sub("", words)
     if digits.isascii() and digits.isdigit():
-        condition |= db.contains(number, digits.lstrip("0") or digits)
+        condition |= db.contains(number, digits)
+        national = digits.lstrip("0")
+        if FEWEST_DIGITS <= len(national) < len(digits):
+            condition |= db.contains(number, national)
     return condition
 
 

@@ -29,7 +29,7 @@ BESIDE = {
 }
 PURE = {"carriers": set(), "recipients": set(), "schemas": {"recipients", "database"}}
 DESK = (
-    *("lists", "words", "entries", "results", "sessions", "door"),
+    *("lists", "words", "alike", "entries", "cards", "results", "sessions", "door"),
     *("do_not_call", "keys", "replies", "overview", "messages", "__init__"),
 )
 """The modules of the desk; each imports from those before it."""

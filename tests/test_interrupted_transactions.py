@@ -357,6 +357,7 @@ def test_a_command_does_all_or_fails_with_the_cause(flask, tmp_path, prepare, wo
 
 
 def test_an_upgrade_that_is_interrupted_is_begun_anew(tmp_path):
+    (tmp_path / "new.db").touch()
     database.connect(f"sqlite:///{tmp_path}/new.db")
     for number in itertools.chain(range(0, 60, 7), [10_000]):
         with Interruption(number) as interruption:

@@ -405,6 +405,7 @@ def test_a_path_to_sqlite_is_taken_as_it_stands(path, absolute, loaded, reach, t
     (tmp_path / path).parent.mkdir(exist_ok=True)
     url = f"sqlite:///{tmp_path / path if absolute else path}"
     assert ("////" in url) == absolute
+    (tmp_path / path).touch()
     reach(loaded(DATABASE_URL=url).database_url).execute("CREATE TABLE t (id)")
     assert (tmp_path / path).stat().st_size
 

@@ -40,13 +40,15 @@ const date = (at) =>
   });
 const hourCycle = document.documentElement.dataset.hours;
 const hour = hourCycle === "h23" ? "2-digit" : "numeric";
-const time = (at) => at.toLocaleTimeString("en-US", { hour, minute: "2-digit", hourCycle });
+const time = (at, second) =>
+  at.toLocaleTimeString("en-US", { hour, minute: "2-digit", second, hourCycle });
 
 for (const each of document.querySelectorAll("time.instant")) {
   const at = new Date(each.dateTime);
   const day = at.toDateString() === now.toDateString() ? "" : `, ${date(at)}`;
   each.title = each.textContent; // in UTC
-  each.textContent = `${time(at)}${day} your time`;
+  const second = "seconds" in each.dataset ? "2-digit" : undefined;
+  each.textContent = `${time(at, second)}${day} your time`;
 }
 for (const each of document.querySelectorAll("[data-hour]")) {
   const yours = each.tagName === "TIME" ? " your time" : "";
@@ -93,11 +95,13 @@ ask?.firstElementChild.addEventListener("click", ({ currentTarget }) => {
   if (ticked.length) currentTarget.search = new URLSearchParams({ select: ticked.join(".") });
 });
 
-// After a button the page goes on where it was: the result stands where the card stood
+// After a button the page goes on where it was: the result stands where the card stood, or, if
+// there was none, it comes into view
 document.addEventListener("submit", ({ submitter }) => {
-  const card = submitter?.closest(".card, .result");
+  const card = submitter?.closest(".card, .result, .together");
   if (!card) return;
-  sessionStorage.setItem("top", card.getBoundingClientRect().top);
+  const stays = !card.matches(".together");
+  sessionStorage.setItem("top", stays ? card.getBoundingClientRect().top : "");
   sessionStorage.setItem("next", card.nextElementSibling?.getAttribute("aria-labelledby"));
 });
 addEventListener("load", () => {
@@ -106,6 +110,11 @@ addEventListener("load", () => {
   const result = list?.querySelector(".result");
   sessionStorage.clear();
   if (top === null || !result) return;
+  if (top === "") {
+    result.querySelector("#result").focus({ preventScroll: true });
+    result.scrollIntoView({ block: "center" });
+    return;
+  }
   const next = list.querySelector(`:scope > [aria-labelledby="${id}"]`);
   list.insertBefore(result, next);
   next?.setAttribute("tabindex", -1);

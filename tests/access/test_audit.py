@@ -106,7 +106,8 @@ def test_what_is_done_in_the_shell_is_told_with_the_user(run, told, tmp_path, mo
 
 @on_sqlite
 def test_what_is_done_at_the_desk_is_told_with_the_key(desk, told):
-    texts = [store(manual_mode=True, approved=False) for _ in range(2)]
+    waits = {"manual_mode": True, "approved": False}
+    texts = [store(**waits), store(**waits, message="Bye")]
     texts += [store(), store(status=Status.FAILED, finished_at=TUESDAY_NOON)]
     desk.press("Approve", texts[0], on="/desk/")
     desk.press("Refuse", texts[1])

@@ -9,6 +9,7 @@ from replies.model import Reply
 from samples import MINUTE, TUESDAY_NOON
 from stored_messages import key_named, store
 
+LETTERS = str.maketrans("0123456789", "abcdefghij")
 PAGES = ("/desk/", "/desk/replies", "/desk/messages", "/desk/do-not-call", "/desk/keys")
 
 
@@ -185,10 +186,15 @@ def ask(text="Hello", key="shop", group="front", **columns):
     return store(message=text, key=key_named(key, group), **shared | columns)
 
 
-def ask_many(count, **columns):
+def unlike(number):
+    """A text that is like no other of these: it differs from each in four words."""
+    return f"text {number}" + f" {str(number).translate(LETTERS)}" * 4
+
+
+def ask_many(count, first=0, **columns):
     return [
-        ask(f"text {number}", send_at=TUESDAY_NOON + number * MINUTE, **columns)
-        for number in range(count)
+        ask(unlike(number), send_at=TUESDAY_NOON + number * MINUTE, **columns)
+        for number in range(first, first + count)
     ]
 
 

@@ -44,8 +44,9 @@ LAST_HOUR = TUESDAY_NOON.replace(year=9999, month=12, day=31, hour=23)
             {},
             23,
             [
+                "9:00 AM there , in 15 hours",
                 "Waits until 9:00 AM in New York: outside business hours · 2:00 PM, Wednesday, "
-                "Mar 4 UTC in 15 hours · it is 6:00 PM there now",
+                "Mar 4 UTC · it is 6:00 PM there now",
             ],
         ),
         ({"send_at": TUESDAY_NOON.replace(year=2031)}, 17, ["Monday, Mar 3, 2031 there"]),
@@ -101,8 +102,8 @@ def test_quiet_hours_are_waited_for_to_their_end(app, approver, at):
     app.extensions["rules"] = app.extensions["rules"]._replace(
         quiet=QuietPlaces(QuietHours.of((18 * 60, 9 * 60)))
     )
-    for send_date in (None, TUESDAY_NOON.replace(hour=23)):
-        ask(send_date=send_date)
+    for text, send_date in (("Hello", None), ("Bye", TUESDAY_NOON.replace(hour=23))):
+        ask(text, send_date=send_date)
     words = "Waits until 9:00 AM in New York: quiet hours · 2:00 PM, Wednesday, Mar 4 UTC"
     assert approver.read().count(words) == 2
 
@@ -316,7 +317,7 @@ def test_what_changed_meanwhile_is_reported_and_stays(approver, words, button):
 @pytest.fixture
 def late(app, at):
     """Ann, and two texts of hers: one has expired, like a hundred others, before any pass."""
-    old, young = ask(first_send_at=TUESDAY_NOON), ask(send_at=TUESDAY_NOON + 72 * HOUR)
+    old, young = ask(first_send_at=TUESDAY_NOON), ask("Bye", send_at=TUESDAY_NOON + 72 * HOUR)
     store_many(100, status=Status.QUEUED, first_send_at=TUESDAY_NOON)
     at(TUESDAY_NOON + 73 * HOUR)
     return signed_in(app, "Ann", "front"), old, young

@@ -5,17 +5,20 @@ A search for a number leaves the number in no address, which proxies and browser
 
 import json
 import re
+from datetime import timedelta
 
 import pytest
 
+from access.keys import ApiKey
 from access.sign_ins import SignIn
 from databases import on_both
 from desk_visitor import Visitor, ask, next_page, rows, signed_in, walk
+from events.outbox import Event, EventAddress
 from messages.attempts import Attempt
 from messages.model import FINISHED, Message, Status, new_id
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import retention
-from stored_messages import again, held, key_named, store
+from stored_messages import again, decide_on, held, key_named, store
 
 MIDNIGHT = TUESDAY_NOON.replace(hour=0)
 CREATED = {  # by when
@@ -326,3 +329,69 @@ def test_it_has_the_history(operator):
         assert words in operator.page.text
     Message.update(told_at=None).execute()
     assert "webhook delivered" not in operator.open(f"/desk/messages/{message.id}").text
+
+
+def test_it_has_seconds_and_when_it_expires(operator):
+    at = TUESDAY_NOON + timedelta(seconds=7)
+    message = ask(first_send_at=at, send_at=at, expires_at=at + DAY)
+    text = operator.read(f"/desk/messages/{message.id}")
+    assert "Due 5:00:07 PM, Tuesday, Mar 3 UTC Expires 5:00:07 PM, Wednesday, Mar 4 UTC" in text
+    assert re.search(r"requested by shop [\w ]+ · \d+:\d\d:\d\d [AP]M, ", text)
+
+
+@pytest.mark.parametrize("moved", [timedelta(0), MILLISECOND, HOUR])
+def test_it_was_originally_due_at_another_time_only_where_that_moved(operator, moved):
+    message = ask(first_send_at=TUESDAY_NOON, send_at=TUESDAY_NOON + moved)
+    told = "Originally due" in operator.read(f"/desk/messages/{message.id}")
+    assert told is bool(moved)
+
+
+@pytest.mark.parametrize(
+    ("back", "tab"),
+    [("", "Waiting"), ("messages?status=sent", "Messages"), ("replies", "Replies")],
+)
+def test_it_marks_the_tab_that_led_to_it(operator, back, tab):
+    operator.open(f"/desk/messages/{store().id}?back={back}")
+    marked = re.findall(r'aria-current="true">(\w+)<', operator.response.text)
+    assert marked == [tab]
+    assert not re.findall('aria-current="page"', operator.response.text)
+
+
+@on_both
+def test_it_says_where_its_event_goes_and_whether_that_was_taken(operator):
+    message = store()
+    page, key = f"/desk/messages/{message.id}", ApiKey.get_by_id(message.key_id)
+    assert "Events" not in operator.read(page)
+    EventAddress.set(key, "https://x.test/hook?token=secret", TUESDAY_NOON)
+    EventAddress.set(key_named("other"), "https://other.test", TUESDAY_NOON)
+    assert "Events https://x.test/hook?token=***, none yet" in operator.read(page)
+    for each in (message, store()):
+        decide_on(each).cancel("Olga", TUESDAY_NOON)
+    event = Event.get(Event.message_id == message.id)
+    assert "***, not taken after 0 attempts" in operator.read(page)
+    event.failed("503", TUESDAY_NOON + HOUR, TUESDAY_NOON)
+    assert "***, not taken after 1 attempt: 503" in operator.read(page)
+    Event.get_by_id(event.id).failed("410", None, TUESDAY_NOON)
+    assert "***, given up, not taken after 2 attempts: 410" in operator.read(page)
+    Event.delete().where(Event.id == event.id).execute()
+    Message.note_notified([message.id], TUESDAY_NOON - HOUR)
+    assert "***, taken 1 hour ago" in operator.read(page)
+    assert "secret" not in operator.response.text
+
+
+@on_both
+@pytest.mark.parametrize(
+    ("words", "numbers"),
+    [
+        ("0123", ["+12125550123"]),
+        ("123", ["+12125550123", "+12125551234"]),
+        ("020836", ["+442083661177"]),
+        ("0208 3661", ["+442083661177"]),
+        ("000", []),
+    ],
+)
+def test_a_search_for_digits_finds_these_and_a_national_number(operator, words, numbers):
+    for number in ("+12125550123", "+12125551234", "+442083661177"):
+        store(to=number, message=f"to {number}")
+    search(operator, words)
+    assert sorted(re.findall(r"to (\+\d+)", operator.page.text)) == sorted(numbers)

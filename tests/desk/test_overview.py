@@ -28,8 +28,10 @@ def test_an_operator_sees_what_goes_out_and_what_became_of_the_last_day(operator
     store(status=Status.FAILED, finished_at=TUESDAY_NOON - 2 * HOUR)
     store(status=Status.FAILED, finished_at=TUESDAY_NOON - 25 * HOUR)
     text = operator.read()
-    assert "Next 24 hours: 6 texts ( 1 not approved). Busiest hour: 10:00 PM UTC , 4 texts." in text
-    assert "Last 24 hours: 1 delivered, 1 failed" in text
+    assert (
+        "Next 24 hours: 6 texts ( 1 not approved ). Busiest hour: 10:00 PM UTC , 4 texts." in text
+    )
+    assert "Last 24 hours: 1 delivered , 1 failed" in text
     images = [attrs for tag, attrs in operator.page.elements if tag == "svg"]
     assert [image["role"] for image in images] == ["img", "img"]
     heights = [float(a["height"]) for t, a in operator.page.elements if a.get("class") == "bar"]
@@ -38,9 +40,9 @@ def test_an_operator_sees_what_goes_out_and_what_became_of_the_last_day(operator
 
 def test_a_queued_text_goes_out_this_hour_once_it_is_approved(operator):
     asked = ask(status=Status.QUEUED, send_at=TUESDAY_NOON)
-    assert "Next 24 hours: 0 texts. Due once approved: 1 text." in operator.read()
+    assert "Next 24 hours: 0 texts . Due once approved: 1 text ." in operator.read()
     operator.press("Approve", asked)
-    assert "Next 24 hours: 1 text." in operator.page.text
+    assert "Next 24 hours: 1 text ." in operator.page.text
     assert "Due once approved" not in operator.page.text
 
 
@@ -163,3 +165,20 @@ def test_texts_that_are_due_and_do_not_go_are_told_whatever_the_reason(approver,
     assert "Waits: texts are not going out" in approver.page.text
     held(Status.SENT, finished_at=TUESDAY_NOON + 3 * MINUTE)
     assert "Sends at once" in approver.read()
+
+
+def test_figures_lead_to_their_lists(operator, app):
+    ask()
+    store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + HOUR)
+    store(status=Status.FAILED, finished_at=TUESDAY_NOON - HOUR)
+    send = sender(app.test_client(), issue("a shop", role=Role.SENDER, limits=parse("1/min")))
+    accepted(send())
+    operator.open()
+    for query, row in (("status=scheduled", "scheduled"), ("status=failed", "failed")):
+        (link,) = (each for each in operator.page.links if each == f"/desk/messages?{query}")
+        assert row in operator.read(link)
+        operator.open()
+    assert "#list" in operator.page.links
+    assert operator.open("/desk/messages?key=a+shop").status_code == 200
+    operator.open()
+    assert "/desk/messages?key=a+shop" in operator.page.links

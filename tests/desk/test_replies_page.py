@@ -438,3 +438,14 @@ def test_the_text_that_answers_a_reply_says_so(operator):
     Message.update(failed).where(Message.id == answer.id).execute()
     assert "automatic reply to HELP" in operator.read(f"/desk/messages/{answer.id}")
     assert operator.page.buttons("Retry") == []
+
+
+def test_an_approver_reads_that_an_operator_is_told_of_what_may_be_an_opt_out(approver, operator):
+    sent()
+    hear("Please don't text me any more")
+    words = "An operator is told, and decides whether texts to this number stop."
+    assert words in approver.read(PAGE)
+    assert words not in operator.read(PAGE)
+    assert "maybe opting out" in operator.page.text
+    Reply.mark_read([Reply.get().id], "Olga", TUESDAY_NOON)
+    assert words not in approver.read(PAGE)

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from access.keys import Role
-from desk_visitor import ask, ask_many, issue, next_page, rows, signed_in
+from desk_visitor import ask, ask_many, issue, next_page, rows, signed_in, unlike
 from messages.model import Message, Status
 from samples import HOUR, TUESDAY_NOON
 from stored_messages import again, decide_on
@@ -22,7 +22,7 @@ LISTS = (
 def ask_four():
     """Texts in the order of the first page, which is not that in which they were created."""
     asked = {
-        n: ask(f"text {n}", status=Status.SCHEDULED, send_at=TUESDAY_NOON + n * HOUR)
+        n: ask(unlike(n), status=Status.SCHEDULED, send_at=TUESDAY_NOON + n * HOUR)
         for n in (3, 1, 4, 2)
     }
     return [asked[n] for n in sorted(asked)]
@@ -40,7 +40,7 @@ def test_the_result_stands_on_top_for_a_minute(operator, at, page, button, past)
     operator.open(page)
     before = rows(operator)
     assert sorted(before) == ["text 1", "text 2", "text 3", "text 4"]
-    operator.press(button, Message.get(Message.message == before[1]))
+    operator.press(button, Message.get(Message.message.startswith(before[1])))
     stays = page == "/desk/messages" or (page != "/desk/" and button == "Approve")
     after = [row for row in before if stays or row != before[1]]
     for seconds, left in ((0, "60 seconds"), (0.001, "59 seconds"), (59, "1 second")):
@@ -144,8 +144,8 @@ def test_of_many_one_is_undone_on_its_own_page_and_the_others_together(approver)
     assert "1 text refused: +1 212-555-0123 Undo for 60 seconds" in approver.page.text
     approver.press("Undo")
     assert [again(each).status for each in asked].count(Status.CANCELLED) == 12
-    named = " , ".join(["+1 212-555-0123"] * 10)
-    assert f"12 texts refused: {named} and 2 more Undo for 60 seconds" in approver.read()
+    named = " , ".join(["+1 212-555-0123"] * 3)
+    assert f"12 texts refused: {named} and 9 more Undo for 60 seconds" in approver.read()
     approver.press("Undo")
     assert "12 texts no longer refused" in approver.page.text
     assert "Waiting for approval 13" in approver.page.text
@@ -213,7 +213,7 @@ def test_the_boxes_stay_ticked(approver, button):
     assert ticked(approver) == []
     assert not approver.at.endswith("select=")
     assert [again(each).status for each in left] == [Status.CANCELLED] * len(left)
-    asked = ask_many(50)
+    asked = ask_many(50, first=10)
     approver.press("Refuse", asked[7], on="/desk/?select=all")
     assert len(ticked(approver)) == 49
     assert str(asked[7].id) not in ticked(approver)

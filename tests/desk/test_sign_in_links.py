@@ -192,3 +192,12 @@ def test_no_log_has_what_signs_in(app, token, caplog):
     link = token()
     assert [follow(Visitor(app), link) for _ in range(2)] == [303, 403]
     assert link not in caplog.text
+
+
+def test_who_signs_in_by_a_link_reads_as_whom(app, token):
+    visitor = Visitor(app)
+    follow(visitor, token())
+    words = "You are signed in as Ann, approver of front."
+    assert words in visitor.read("/desk/")
+    assert words not in visitor.read("/desk/"), "once"
+    assert words not in signed_in(app, "Bob", "front").page.text

@@ -106,7 +106,7 @@ def test_what_was_tried_before_its_approval_is_undone_is_not_late_any_more(
 
 
 def test_of_several_the_undo_is_of_those_that_are_still_here(approver, at):
-    due, tomorrow = ask(), ask(status=Status.SCHEDULED, send_at=TUESDAY_NOON + DAY)
+    due, tomorrow = ask(), ask("Bye", status=Status.SCHEDULED, send_at=TUESDAY_NOON + DAY)
     approver.press("Approve selected", selected=[due, tomorrow], on="/desk/")
     assert "Undo for 10 seconds" in approver.page.text
     at(TUESDAY_NOON + 11 * SECOND)

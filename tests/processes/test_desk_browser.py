@@ -1,9 +1,12 @@
 """The desk in a real Chromium: days of approvers and operators, on a desktop and on a phone."""
 
+import contextlib
 import re
+import time
 from datetime import timedelta
 
 import pytest
+from peewee import Value, fn
 
 from access.do_not_call import DoNotCall, OptedOut
 from access.keys import ApiKey, Role
@@ -12,13 +15,15 @@ from browser import ENTER, HOST
 from carriers import Reply as Said
 from carriers.ways import Way
 from database import clock
+from databases import on_both
+from desk_visitor import unlike
 from messages.model import Message, Status
 from replies import inbound
 from replies.inbound import ReplyRules
 from replies.model import Reply
-from running import SECRET_KEY
+from running import ALWAYS, PUBLIC_URL, SECRET_KEY
 from samples import LONDON, NEW_YORK
-from stored_messages import again, held, key_named, store
+from stored_messages import again, held, key_named, store, store_many
 
 LONG = "<i>\u202e" + "W" * 1590
 TAB = "\ue004"
@@ -102,7 +107,7 @@ def select(browser, count):
 
 
 def test_an_approver_approves_thirty_and_refuses_the_rest(browser, desk):
-    asked = sorted((ask(f"text {number}") for number in range(32)), key=lambda text: text.id)
+    asked = sorted((ask(unlike(number)) for number in range(32)), key=lambda text: text.id)
     sign_in(browser, desk, Role.APPROVER, "front")
     select(browser, 30)
     browser.press("Approve selected")
@@ -160,12 +165,13 @@ def test_an_operators_pages_bring_nothing_of_other_hosts(browser, desk):
 def test_the_script_writes_the_readers_time_and_asks_before_many_are_approved(browser, desk):
     now = clock.now()
     for number in range(31):
-        ask(f"text {number}")
+        ask(unlike(number))
     store(now, status=Status.SCHEDULED, send_at=now + timedelta(hours=2))
     with browser.living_in("Asia/Kolkata"):
         sign_in(browser, desk, Role.OPERATOR)
-        assert browser.text(".when time").endswith("your time")
-        assert browser.run("return document.querySelector('.when time').title").endswith(" UTC")
+        browser.click(".more summary")
+        assert browser.text(".more time").endswith("your time")
+        assert browser.run("return document.querySelector('.more time').title").endswith(" UTC")
         busiest = browser.text("figcaption span:not(.swatch)")
         assert re.search(r"Busiest hour: \d+:30 [AP]M your time, 1 text", busiest)
         assert re.fullmatch(r"\d+:30 [AP]M", browser.text("svg text"))
@@ -190,6 +196,8 @@ def test_the_script_writes_the_readers_time_and_asks_before_many_are_approved(br
 @pytest.mark.parametrize("role", [Role.OPERATOR, Role.APPROVER])
 def test_axe_finds_nothing(browser, desk, axe, role):
     text = ask(LONG)
+    for name in ("Ann", "Bob"):
+        like = ask(f"Hi {name}, our sale starts on Friday.")
     ask("Hello", status=Status.FAILED, approved=True, finished_at=clock.now())
     twenty_replies()
     hear(LONG, "+12125550123")
@@ -214,9 +222,19 @@ def test_axe_finds_nothing(browser, desk, axe, role):
     for way_in in ("", "link"):
         look(way_in)
     sign_in(browser, desk, role, "front")
-    pages = ["", "?select=all", "messages", f"messages/{text.id}", f"messages/{replied}", "nowhere"]
+    pages = [
+        "",
+        f"?alike={like.id}",
+        "?select=all",
+        "messages",
+        f"messages/{text.id}",
+        f"messages/{replied}",
+        "nowhere",
+    ]
     for page in (*pages, "replies"):
         look(page)
+    look("", "Refuse all")
+    browser.press("Undo")
     look("replies", "Mark as read")
     if role == Role.OPERATOR:
         look("do-not-call")
@@ -316,6 +334,100 @@ def test_nobody_is_asked_while_nobody_looks_or_is_signed_in(browser, desk, asked
     assert browser.count("input[type=password]") == 1
 
 
+# Texts that are alike
+
+
+@on_both
+def test_a_newsletter_of_five_thousand_is_decided_in_one_look(
+    browser, database_url, serve, record_property
+):
+    """All are approved by one button, and none is once that is undone."""
+    options = {"SECRET_KEY": SECRET_KEY, "PUBLIC_URL": PUBLIC_URL, **ALWAYS}
+    web = serve(database_url, workers=1, **options)
+    waits = {"manual_mode": True, "available_to_group": True, "status": Status.SCHEDULED}
+    at = clock.now() + timedelta(days=1)
+    shop = key_named("shop", "front")
+    store_many(5_000, clock.now(), key=shop, send_at=at, message="-", **waits)
+    name = fn.REPLACE(fn.REPLACE(Message.to, "1", "a"), "2", "b")
+    Message.update(message=Value("Hi ").concat(name).concat(", our sale starts at 8.")).execute()
+    sign_in(browser, f"http://{HOST}:{web.port}/desk/", Role.APPROVER, "front", PHONE)
+    assert browser.text(".pile .to strong") == "5,000 similar texts"
+    assert browser.count(".pile .text") == 3
+    for words, told in (
+        ("Approve all 5,000", "5,000 texts approved"),
+        ("Undo", "5,000 texts no longer approved"),
+        ("Refuse all", "5,000 texts refused"),
+        ("Undo", "5,000 texts no longer refused"),
+    ):
+        began = time.monotonic()
+        browser.press(words)
+        assert browser.text("#result").startswith(told)
+        record_property(words, time.monotonic() - began)
+        print(words, f"{time.monotonic() - began:.2f} s")
+        assert Message.select().where(Message.approved).count() == 5_000 * ("Approve" in words)
+        assert 0 <= browser.run(TOP, "#result") < PHONE[1]
+    assert browser.sideways() == 0
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("look", [PHONE, DESKTOP])
+def test_a_card_of_similar_texts_opens_into_them_and_keeps_open(browser, desk, look):
+    for name in ("Ann", "Bob", "Carla Maria Lee", "Dan"):
+        ask(f"Hi {name}, our sale starts on Friday.")
+    sign_in(browser, desk, Role.APPROVER, "front", look)
+    assert browser.text(".pile mark") in ("Ann,", "Bob,", "Dan,", "Carla Maria Lee,")
+    browser.follow(".opens")
+    assert browser.text("h1") == "Similar texts 4"
+    browser.press("Approve")
+    assert browser.text("h1") == "Similar texts 3"
+    browser.press("Refuse all")
+    assert browser.text("#result").startswith("3 texts refused: ")
+    assert not Message.select().where(~Message.approved, Message.finished_at.is_null()).exists()
+    assert browser.sideways() == 0
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("scripted", [True, False])
+def test_the_result_of_twenty_is_in_view_with_its_undo_three_numbers_and_a_count(
+    browser, desk, scripted
+):
+    """Also where the address stays the same."""
+    for number in range(40):
+        ask(unlike(number), send_at=clock.now())
+    sign_in(browser, desk, Role.APPROVER, "front", PHONE)
+    with contextlib.nullcontext() if scripted else browser.without_script():
+        for _ in range(2):
+            select(browser, 20)
+            button = "document.querySelector('button[name=approve][value=selected]')"
+            browser.run(f"{button}.scrollIntoView()")
+            browser.run("window.confirm = () => true")
+            if scripted:
+                browser.press("Approve selected")
+            else:
+                browser.click("button[name=approve][value=selected]")
+                browser.wait_for("return !!document.querySelector('.result')")
+            assert browser.text("#result").startswith("20 texts approved: +1 212-555-0123, +1 ")
+            assert browser.text("#result").endswith("and 17 more")
+            assert 0 <= browser.run(TOP, "#result") < browser.run(TOP, ".result button") < 800
+
+
+def test_three_cards_are_on_the_screen_of_a_phone_and_the_text_is_the_largest(browser, desk):
+    for number in range(4):
+        ask(f"Reminder: your appointment is on Friday at 9:40 a.m. {unlike(number)}")
+    sign_in(browser, desk, Role.APPROVER, "front", PHONE)
+    ends = "return [...document.querySelectorAll('.card')]"
+    assert browser.run(f"{ends}[2].getBoundingClientRect().bottom") <= PHONE[1]
+    sizes = """return [...document.querySelectorAll('.card:first-of-type *')]
+        .map((each) => [parseFloat(getComputedStyle(each).fontSize), each.closest('.text') != null])
+        .sort((one, other) => other[0] - one[0])"""
+    assert browser.run(sizes)[0][1]
+    assert re.fullmatch(r"\d+:\d\d [AP]M there, in 2[34] hours", browser.text(".when"))
+    assert (
+        browser.run("return document.querySelectorAll('.card:first-of-type .when time').length")
+        == 0
+    )
+
+
 # After a decision the page keeps its place, and goes on with the next card
 
 
@@ -323,7 +435,7 @@ def twenty_texts():
     """Return the texts that wait, in the order of the page."""
     now = clock.now()
     later = [now + timedelta(days=1, minutes=n) for n in range(20)]
-    return [ask(f"text {n}", send_at=at, created_at=now) for n, at in enumerate(later)]
+    return [ask(unlike(n), send_at=at, created_at=now) for n, at in enumerate(later)]
 
 
 @pytest.fixture

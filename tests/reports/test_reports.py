@@ -37,6 +37,8 @@ ASKED_OFTEN = {
     "ended, up to a number": lambda: queue.ended_since(OLD, 50),
     "going out": lambda: queue.going_out(TUESDAY_NOON, 24, 50),
     "an operator's page": lambda: listings.awaiting(OPERATOR, None, 50),
+    "an operator's texts of a key": lambda: listings.ids_awaiting(OPERATOR, 1),
+    "an approver's texts of a key": lambda: listings.ids_awaiting(APPROVER, 1),
     "an operator's count": lambda: listings.count_awaiting(OPERATOR, 50),
     "an operator's new texts": lambda: listings.count_awaiting(OPERATOR, 50, TUESDAY_NOON),
     "an approver's page": lambda: listings.awaiting(APPROVER, None, 50),

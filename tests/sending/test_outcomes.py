@@ -155,7 +155,7 @@ def test_quiet_hours_hold_back_whoever_asked_for_it(send_date, wanted):
 
 
 def test_a_number_that_is_valid_no_longer_fails():
-    held = message(to="+15555555555")
+    held = message(to="+12220550123")
     outcome = judge(held, UNASKABLE, False, TUESDAY_NOON)
     assert outcome == Outcome(Status.FAILED, "the number is not a valid phone number")
     with pytest.raises(recipients.InvalidNumber):
