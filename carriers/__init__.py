@@ -215,9 +215,9 @@ class Carrier:
     # Whether `received` returns receipts and replies, from a session of the carrier's.
     # Late answers and TooFast may come in any case.
     listens = False
-    can_be_asked = False  # whether `find` can settle a doubt
-    keeps_ids = False  # whether a text given twice with the same id is sent once
-    # Whether a URL with `{to}` still means Apprise's carrier of the same scheme
+    can_be_asked = False  # whether `find` can settle a text that is in doubt
+    keeps_ids = False  # whether a text that is given again with the same id is not sent twice
+    # Whether a URL with `{to}` goes on to mean Apprise's carrier of the same scheme
     leaves_to_apprise = False
     # What owns the list that `find` searches, if other carriers may have texts in it, too
     list_of: str | None = None

@@ -91,7 +91,7 @@ class Routes:
         lists: Mapping[str, str] | None = None,
     ):
         self.ways, self.can_be_asked = tuple(ways), frozenset(can_be_asked)
-        self.lists = lists or {}  # by name, what owns the list of a carrier, which others may share
+        self.lists = lists or {}  # by name, what the list of a carrier is of that others may share
         self.names = tuple(way.name for way in self.ways)
         self.first = self.names[0] if self.names else ""
         self.keys = frozenset(key for way in self.ways for key in way.keys or ())
@@ -124,7 +124,7 @@ class Routes:
         return next((name for name in doubts if name in self.can_be_asked), None)
 
     def strangers(self, lane: Lane) -> set[str]:
-        """Return the carriers that may have a text but are not in CARRIER_URL."""
+        """Return the carriers that may have a text but are missing in CARRIER_URL."""
         return {*lane.doubts}.difference(self.names, (FIRST, TESTERS))
 
     def may_take(self, name: str, lane: Lane, key: str, trouble: Collection[str]) -> bool:

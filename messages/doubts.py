@@ -29,7 +29,7 @@ def take(message_id: uuid.UUID, carrier: Way, sender: uuid.UUID, now: datetime) 
 
 
 def ask_again_at(message_id: uuid.UUID, carrier: Way, at: datetime) -> None:
-    """Set when any scheduler may ask a carrier about a message again."""
+    """Decide when a carrier is asked about a message, by whatever scheduler."""
     own = _is_unclear_at(carrier) & (Attempt.message == message_id)
     Attempt.update(ask_at=at, sender=None).where(own).execute()
 
@@ -57,15 +57,15 @@ def texts_at(
 
 
 def unclear_at(carrier: Way, message_id: uuid.UUID) -> list[Attempt]:
-    """Return the unclear attempts of a message at this carrier, oldest first."""
+    """Return the copies of a message that a carrier may have, the first of them first."""
     own = _is_unclear_at(carrier) & (Attempt.message == message_id)
     return [*Attempt.select().where(own).order_by(Attempt.number)]
 
 
 def rule_out(message: Message, carrier: Way, now: datetime) -> int:
-    """Record that a carrier has none of the unclear copies of a message.
+    """Note that a carrier, asked, has none of the copies of a message that were unclear.
 
-    Return how many of those were made since a person last retried the message.
+    Return how many of them were given to it since a person retried the message.
     """
     own = _is_unclear_at(carrier) & (Attempt.message == message.id)
     ruled_out = Attempt.update(result=Result.NOT_TAKEN, ended_at=now, ask_at=None, sender=None)

@@ -24,7 +24,7 @@ UNANSWERED = f"given to the carrier without an answer; {MAY_HAVE_TAKEN_IT}"
 class Terms(NamedTuple):
     """The rules of a message's key, and what its carrier can do."""
 
-    askable: bool  # the carrier can tell whether it took a text in doubt
+    askable: bool  # the carrier can say whether it took a text in doubt
     are_several: bool  # there are other carriers
     retry_delay: int  # seconds
     key: Rules
@@ -76,8 +76,8 @@ def judge(
     """Return what becomes of a claimed message; None if it may be given to its carrier.
 
     `opted_out` says whether its number, on the Do Not Call list, opted out by itself; None if it is
-    not on the list. `has_equal` says that an equal text to its number is being sent, or in doubt:
-    asked about that one, a carrier could not tell them apart.
+    not on the list. `has_equal` says that an equal text to its number is being sent, or in doubt: a
+    carrier that is asked about that one could not tell them apart.
     """
     if message.cancelled_by:
         return _kept_back(message, Status.CANCELLED)
@@ -252,10 +252,10 @@ def after_no_answer(message: Message, terms: Terms, now: datetime) -> Outcome | 
 
 
 def asked_again_after(message: Message, error: CarrierError, terms: Terms) -> timedelta:
-    """Return how long after an unanswered question to ask the carrier again."""
-    if error.account:  # then its pause decides
+    """Return how long after an unanswered question the carrier is asked again."""
+    if error.account:  # its pause says when
         return timedelta(0)
-    first = max(terms.retry_delay, 1)  # or a single pass would ask without end
+    first = max(terms.retry_delay, 1)  # or a pass would ask for as long as there is no answer
     return retry_delay(min(message.attempts, message.max_retries), first)
 
 

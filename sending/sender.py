@@ -35,8 +35,8 @@ from sending.sends import Send, Sends
 from sending.watch import CarrierWatch
 from settings import Settings
 
-LOOK_EVERY = 1  # seconds between two readings of keys and lanes while texts are under way
-CLOCKS_DIFFER = timedelta(days=1)  # at most, the carrier's and this machine's
+LOOK_EVERY = 1  # seconds for which, while texts are under way, keys and lanes are not read anew
+CLOCKS_DIFFER = timedelta(days=1)  # at most, a carrier's and this machine's
 
 log = logging.getLogger("scheduler")
 

@@ -31,7 +31,7 @@ class NotSent(Exception):
 
 @dataclass(eq=False)
 class Send:
-    """A claimed message to give to the carrier, or one in doubt to ask it about."""
+    """A claimed message that the carrier is given, or one in doubt that it is asked about."""
 
     message: Message
     key_name: str | None  # for the log
@@ -43,7 +43,7 @@ class Send:
 
     @property
     def asking(self) -> bool:
-        """Whether the carrier is asked about the text rather than given it."""
+        """Whether the carrier is asked about the text, and not given it."""
         return self.since is not None
 
     @property
