@@ -19,7 +19,7 @@ from database.clock import SKEW
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "mo": 31 * 86_400}  # seconds, at most
 SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
 
-KEPT = 100
+WINDOWS_KEPT = 100
 """How many windows of each unit to keep, for late requests and steps of the clock."""
 
 SELECT = "SELECT key_id, begins, seconds, in_parts, used FROM key_use"
@@ -194,7 +194,9 @@ class KeyUse(Table):
         """Delete windows like this one that are long over."""
         alike = (cls.key_id == window.key_id) & (cls.seconds == window.seconds)
         alike &= cls.in_parts == window.in_parts
-        cls.delete().where(alike, cls.begins < window.begins - KEPT * window.seconds).execute()
+        cls.delete().where(
+            alike, cls.begins < window.begins - WINDOWS_KEPT * window.seconds
+        ).execute()
 
     @classmethod
     def date_back(cls, now: datetime) -> int:

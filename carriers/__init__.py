@@ -389,7 +389,7 @@ def check_foreign(url: str) -> None:
         raise ValueError("{to} is missing: it marks where the recipient's number goes in the URL")
 
 
-def silence(*libraries: str) -> None:
+def mute(*libraries: str) -> None:
     """Stop these libraries from logging URLs, numbers and texts in hexadecimal digits."""
     for library in libraries:
         logging.getLogger(library).setLevel(logging.CRITICAL)

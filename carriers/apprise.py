@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, quote, unquote
 
 import apprise
 
-from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, silence
+from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, mute
 
 # Plugins report only the HTTP status. 400 and 422 can be about the account or about the text, so
 # they are temporary: one more retry does no harm.
@@ -31,7 +31,7 @@ def _listen(record: logging.LogRecord) -> bool:
 
 def keep_from_log() -> None:
     """Keep everything that Apprise says out of the log."""
-    silence("urllib3", "requests")
+    mute("urllib3", "requests")
     logging.getLogger("apprise").setLevel(logging.DEBUG)
     logging.getLogger("apprise").addFilter(_listen)
 

@@ -25,8 +25,8 @@ from carriers import (
     NotGenuine,
     Receipt,
     Shown,
+    mute,
     opt_outs,
-    silence,
 )
 from carriers.tls import reason_of, trusted
 
@@ -85,7 +85,7 @@ class HttpCarrier(Carrier):
     failed: tuple[str, ...] = ()
 
     def __init__(self, base: SplitResult, headers: dict, concurrency: int, timeout: float):
-        silence("urllib3")
+        mute("urllib3")
         self._base, self._concurrency, self._timeout = base, concurrency, timeout
         self.headers = {"Accept": "application/json"} | headers
         self._idle = []  # connections, the most recently used at the end

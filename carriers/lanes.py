@@ -56,7 +56,7 @@ class Lane(NamedTuple):
         facts = ("!", self.refused), (">", last_no), ("?", self.doubts)
         return begin + "".join(f"{mark}{name}" for mark, names in facts for name in names)
 
-    def after_no(self, name: str, no_route: bool) -> Self:
+    def after_refusal(self, name: str, no_route: bool) -> Self:
         """Return the lane after a carrier had no route, or refused the text for now."""
         if no_route:
             return self._replace(refused=(*self.refused, name))

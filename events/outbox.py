@@ -29,7 +29,7 @@ LONGEST_DELAY = timedelta(hours=1.2 * 24)
 OVERLAP = timedelta(hours=24)
 """How long after a rotation events are signed by the old secret as well."""
 
-KEPT = timedelta(days=30)
+GIVEN_UP_KEPT = timedelta(days=30)
 """How long an event is kept after it was given up."""
 
 FEWEST_TRIES = 3
@@ -327,7 +327,7 @@ class Event(Table):
     @classmethod
     def forget(cls, now: datetime) -> int:
         """Delete a batch of events that were given up long ago; return how many."""
-        return cls.delete_some(cls.given_up_at < now - KEPT)
+        return cls.delete_some(cls.given_up_at < now - GIVEN_UP_KEPT)
 
     # For people
 

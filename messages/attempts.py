@@ -138,13 +138,13 @@ class Attempt(Table):
             upsert.on_conflict(conflict_target=key, preserve=told).execute()
 
     @classmethod
-    def given_to(cls, number: str, carrier: Way) -> ModelSelect:
+    def given_to(cls, phone: str, carrier: Way) -> ModelSelect:
         """Select the copies of texts to a phone number that a carrier has, or may have."""
         may_have_it = cls.is_open() | (cls.result == Result.TAKEN)
         copies = cls.select(cls).join(Message)
-        return copies.where(Message.to == number, cls.is_by(carrier), may_have_it)
+        return copies.where(Message.to == phone, cls.is_by(carrier), may_have_it)
 
-    def counts_now(self) -> Expression:
+    def is_current(self) -> Expression:
         """Match the message if this attempt was made since a person last retried it.
 
         An earlier attempt matches, too, if its acceptance kept the message from being sent again.
@@ -159,7 +159,7 @@ class Attempt(Table):
         taken = Attempt.select(fn.MAX(Attempt.number)).where(
             Attempt.message == self.message_id, Attempt.result == Result.TAKEN
         )
-        return self.counts_now() & (Value(self.number) == taken)
+        return self.is_current() & (Value(self.number) == taken)
 
     @classmethod
     def date_back(cls, now: datetime) -> int:

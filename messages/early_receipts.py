@@ -8,7 +8,7 @@ from carriers import Receipt
 from carriers.ways import Way
 from database import PAST, CarrierTextField, InstantField, Table
 
-KEPT = timedelta(days=3)
+RECEIPTS_KEPT = timedelta(days=3)
 """How long an unmatched receipt is kept. Most belong to other users of the account.
 
 A repeat does not prolong it.
@@ -24,7 +24,7 @@ class EarlyReceipt(Table):
     delivered = BooleanField()
     reason = CarrierTextField(null=True)
     received_at = InstantField(PAST, index=True)
-    number = TextField(null=True, index=True)  # the recipient, if the carrier names it
+    phone = TextField(null=True, index=True)  # the recipient, if the carrier names it
     message_id = UUIDField(null=True, index=True)  # if the carrier repeats it
 
     @classmethod
@@ -32,7 +32,7 @@ class EarlyReceipt(Table):
         """Keep a receipt until the acceptance is recorded; `delivered` replaces any earlier one."""
         early = cls(carrier=carrier.name, received_at=now)
         early.delivered, early.reason = said.delivered, said.reason
-        early.number, early.message_id = said.number, said.message_id
+        early.phone, early.message_id = said.number, said.message_id
         early.reference = f"{carrier.name} {said.reference}"
         key, *others = cls._meta.sorted_fields
         row = cls.insert(early.__data__)
@@ -43,4 +43,4 @@ class EarlyReceipt(Table):
     def receipt(self) -> Receipt:
         """The receipt as it came."""
         reference = self.reference.removeprefix(f"{self.carrier} ")
-        return Receipt(reference, self.delivered, self.reason, self.number, self.message_id)
+        return Receipt(reference, self.delivered, self.reason, self.phone, self.message_id)

@@ -130,7 +130,7 @@ class Message(Table):
     carrier_reference = CarrierTextField(null=True)
     lane = TextField()  # routing facts, see Lane
     receipt_at = InstantField(null=True)
-    told_at = InstantField(null=True)  # when an event about it was last delivered
+    event_delivered_at = InstantField(null=True)  # when an event about it was last delivered
     created_at = InstantField(PAST, lambda now: Message.id > first_id(now))
     idempotency_key = TextField(null=True)
     request_digest = TextField(null=True)
@@ -256,7 +256,7 @@ class Message(Table):
         """
         if ids:
             notified = cls.select(cls.id).where(cls.id.in_(ids))
-            cls.update(told_at=now).where(locked(cls.id, notified)).execute()
+            cls.update(event_delivered_at=now).where(locked(cls.id, notified)).execute()
 
     # Questions about one
 

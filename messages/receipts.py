@@ -19,7 +19,7 @@ from carriers.ways import Way
 from database import db, lock_texts
 from messages import receipts_by_number as by_number
 from messages.attempts import DIED, Attempt, Result
-from messages.early_receipts import KEPT, EarlyReceipt
+from messages.early_receipts import RECEIPTS_KEPT, EarlyReceipt
 from messages.model import TAKEN, Message, Status, has_status
 
 log = logging.getLogger("receipts")
@@ -36,7 +36,7 @@ _MAY_BECOME = {  # nothing overrides delivered
 # Accepted texts
 
 
-def sent(
+def record_accepted(
     references: Mapping[UUID, str | None],
     now: datetime,
     carrier: Way,
@@ -87,7 +87,7 @@ def _of_others(references, carrier):
 
 
 def _take(references, now, carrier, numbers, only_open=False):
-    """Record that the carrier accepted messages; return their numbers, None for a redacted one.
+    """Record that the carrier accepted messages; return their phone numbers, None if redacted.
 
     An attempt that was counted when its answer was lost does not count again.
     """
@@ -119,7 +119,7 @@ def _take(references, now, carrier, numbers, only_open=False):
         message = Message.get_by_id(id)
         since_retry = copy.number > message.tries_before
         message.settle_doubts(Way(copy.carrier or FIRST), int(since_retry), once=True)
-    return [number for _, number in changed]
+    return [phone for _, phone in changed]
 
 
 def shown(said: Iterable[Shown], now: datetime, carrier: Way) -> int:
@@ -136,7 +136,7 @@ def shown(said: Iterable[Shown], now: datetime, carrier: Way) -> int:
     references = {
         each.id: said[each.id].reference for each in copies if _counts(said[each.id], each)
     }
-    return sent(references, now, carrier, only_open=True)
+    return record_accepted(references, now, carrier, only_open=True)
 
 
 def _counts(said, message):
@@ -157,7 +157,7 @@ def found(attempt: Attempt, references: Collection[str], now: datetime, carrier:
         known = {each.reference for each in others}
         new = [reference for reference in references if reference not in known]
         if new:
-            sent({id: new[0]}, now, carrier, {id: attempt.number})
+            record_accepted({id: new[0]}, now, carrier, {id: attempt.number})
         return bool(new)
 
 
@@ -193,13 +193,13 @@ def _readable(said):
     return said._replace(reference=Attempt.reference.db_value(said.reference), message_id=id)
 
 
-def look_again(number: str, now: datetime) -> set[UUID]:
+def look_again(phone: str, now: datetime) -> set[UUID]:
     """Apply the kept receipts for a phone number once a text to it is in doubt.
 
     They may come from any carrier. Return the ids of the messages that they belong to.
     """
     with db.atomic():
-        return _apply_kept(by_number.kept_lately({number}), now)
+        return _apply_kept(by_number.kept_lately({phone}), now)
 
 
 def unmatched(since: datetime, now: datetime) -> int:
@@ -213,17 +213,17 @@ def unmatched(since: datetime, now: datetime) -> int:
 
 def forget(now: datetime) -> int:
     """Delete a batch of receipts that matched no message in time; return how many."""
-    return EarlyReceipt.delete_some(EarlyReceipt.received_at < now - KEPT)
+    return EarlyReceipt.delete_some(EarlyReceipt.received_at < now - RECEIPTS_KEPT)
 
 
-def _apply_early(references, numbers, carrier, now):
-    """Apply a carrier's receipts that came before these acceptances, or name these numbers."""
+def _apply_early(references, phones, carrier, now):
+    """Apply a carrier's receipts that came before these acceptances, or name these phones."""
     names = [f"{carrier.name} {each}" for each in references.values() if each]
     meant = EarlyReceipt.reference.in_(names) | EarlyReceipt.message_id.in_([*references])
     own = EarlyReceipt.carrier == carrier.name
     _apply_kept(EarlyReceipt.select().where(meant, own), now)
-    if numbers:
-        _apply_kept(by_number.kept_lately(numbers).where(own), now)
+    if phones:
+        _apply_kept(by_number.kept_lately(phones).where(own), now)
 
 
 def _apply_kept(kept, now):
@@ -249,7 +249,7 @@ def _apply(said, at, carrier, now):
         _take({id: said.reference}, now, carrier, {id: copy.number}, only_open=True)
         copy.reference = said.reference
     status = Status.DELIVERED if said.delivered else Status.UNDELIVERED
-    counts = copy.counts_now() if said.delivered else copy.is_latest_taken()
+    counts = copy.is_current() if said.delivered else copy.is_latest_taken()
     changes = {"status": status, "last_error": said.reason, "receipt_at": at}
     Message.change(Message.update(changes).where(counts, _MAY_BECOME[status]))
     copy.note_receipt(status, at)

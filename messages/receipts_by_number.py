@@ -12,7 +12,7 @@ from peewee import ModelSelect, fn
 from carriers import Receipt
 from carriers.ways import Way
 from messages.attempts import Attempt, Result
-from messages.early_receipts import KEPT, EarlyReceipt
+from messages.early_receipts import RECEIPTS_KEPT, EarlyReceipt
 from messages.model import Message
 
 MOST_COPIES = 20
@@ -36,21 +36,21 @@ def only_doubt(said: Receipt, at: datetime, carrier: Way) -> Attempt | None:
     return min(unclear, key=lambda copy: copy.number, default=None) if counts else None
 
 
-def _recent_copies(number, at, carrier):
+def _recent_copies(phone, at, carrier):
     """Return some copies of texts to a number that a carrier recently got, or may have got."""
-    recent = Message.finished_at.is_null() | (Message.finished_at > at - KEPT)
-    given = Attempt.is_open() | (Attempt.ended_at > at - KEPT)
-    return [*Attempt.given_to(number, carrier).where(recent, given).limit(MOST_COPIES)]
+    recent = Message.finished_at.is_null() | (Message.finished_at > at - RECEIPTS_KEPT)
+    given = Attempt.is_open() | (Attempt.ended_at > at - RECEIPTS_KEPT)
+    return [*Attempt.given_to(phone, carrier).where(recent, given).limit(MOST_COPIES)]
 
 
-def kept_lately(numbers: Collection[str]) -> ModelSelect:
+def kept_lately(phones: Collection[str]) -> ModelSelect:
     """Select the latest kept receipts for these numbers; older ones are hardly ours."""
-    kept = EarlyReceipt.select().where(EarlyReceipt.number.in_([*numbers]))
+    kept = EarlyReceipt.select().where(EarlyReceipt.phone.in_([*phones]))
     return kept.order_by(EarlyReceipt.received_at.desc()).limit(MOST_KEPT)
 
 
-def forget_number(number: str) -> None:
+def forget_number(phone: str) -> None:
     """Erase a number from its kept receipts, unless a message to it is left."""
-    kept = EarlyReceipt.number == number
-    kept &= ~fn.EXISTS(Message.select().where(Message.to == number))
-    EarlyReceipt.update(number=None).where(kept).execute()
+    kept = EarlyReceipt.phone == phone
+    kept &= ~fn.EXISTS(Message.select().where(Message.to == phone))
+    EarlyReceipt.update(phone=None).where(kept).execute()

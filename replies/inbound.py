@@ -78,7 +78,7 @@ def record_reports(
     """Record a carrier's late answers, reports on texts, and opt-outs."""
     late = [event for event in events if isinstance(event, LateAnswer)]
     references = {UUID(each.message_id): each.reference for each in late}
-    if taken := receipts.sent(references, now, carrier):
+    if taken := receipts.record_accepted(references, now, carrier):
         log.info("messages sent by an answer that came late: %s", taken)
     shown = [event for event in events if isinstance(event, Shown)]
     if taken := receipts.shown(shown, now, carrier):

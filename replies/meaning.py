@@ -111,8 +111,8 @@ SHORTEST_MISSPELT = 4  # letters
 # Anyone can send 255 parts of any characters: texts are truncated, and matching takes time linear
 # in the length
 
-LONGEST = 2_000  # characters that are looked at
-LONGEST_PLAIN = 3 * LONGEST  # NFKD turns a Korean letter into up to 3, a ligature into 18
+LONGEST_READ = 2_000  # characters that are looked at
+LONGEST_PLAIN = 3 * LONGEST_READ  # NFKD turns a Korean letter into up to 3, a ligature into 18
 CUT = " etc"  # replaces the rest, which says something besides a no
 MARKS = regex.compile(r"(?<=[\p{M}\p{Cf}]{4})[\p{M}\p{Cf}]++")
 """The marks beyond four in a row, which are removed: NFKD sorts a row in quadratic time."""
@@ -207,7 +207,7 @@ def read_part(text: str) -> Meaning:
 def _judged(text):
     """Return the beginning of a text, without long rows of marks."""
     text = MARKS.sub("", text).strip()
-    return text if len(text) <= LONGEST else text[:LONGEST] + CUT
+    return text if len(text) <= LONGEST_READ else text[:LONGEST_READ] + CUT
 
 
 def _suspected(text):

@@ -10,7 +10,7 @@ from access.do_not_call import LastReply, OptedOut
 from carriers import OptOut
 from database import PAST, CarrierTextField, InstantField, Table, db
 from messages import waiting
-from messages.early_receipts import KEPT
+from messages.early_receipts import RECEIPTS_KEPT
 from messages.model import Message
 from replies.model import put_on_list
 
@@ -107,4 +107,4 @@ def ignored_opt_outs(since: datetime) -> int:
 
 def forget(now: datetime) -> int:
     """Delete a batch of the opt-outs that were ignored long ago; return how many."""
-    return IgnoredOptOut.delete_some(IgnoredOptOut.at < now - KEPT)
+    return IgnoredOptOut.delete_some(IgnoredOptOut.at < now - RECEIPTS_KEPT)

@@ -79,8 +79,8 @@ class CarrierState(Table):
     retry_at = InstantField(null=True)  # when it ends; null if all may send
     pause = FloatField(default=0)  # seconds
     # When the probe was claimed; identifies it to its scheduler
-    tried_at = InstantField(PAST, null=True)
-    tried_by = UUIDField(null=True)  # the scheduler that claimed it
+    probe_claimed_at = InstantField(PAST, null=True)
+    probe_claimed_by = UUIDField(null=True)  # the scheduler that claimed it
     taken_at = InstantField(PAST, null=True)  # when the carrier last took a probe
     silences = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     # When unmatched receipts were last logged
@@ -176,17 +176,17 @@ class CarrierState(Table):
         if now < self.retry_at:
             return Permission.NONE
         cls = CarrierState
-        free = cls.tried_at.is_null() | (cls.tried_by == sender)
+        free = cls.probe_claimed_at.is_null() | (cls.probe_claimed_by == sender)
         mine = (cls.name == self.name) & (cls.retry_at <= now) & free
-        if not cls.update(tried_at=now, tried_by=sender).where(mine).execute():
+        if not cls.update(probe_claimed_at=now, probe_claimed_by=sender).where(mine).execute():
             return Permission.NONE
-        self.tried_at = now
+        self.probe_claimed_at = now
         return Permission.PROBE
 
     @classmethod
     def let_go(cls, sender: UUID) -> None:
         """Let another text go first where a scheduler that has ended had claimed the probe."""
-        cls.update(tried_at=None).where(cls.tried_by == sender).execute()
+        cls.update(probe_claimed_at=None).where(cls.probe_claimed_by == sender).execute()
 
     @classmethod
     def use_rate(cls, name: str, before: int | None, after: int) -> bool:
@@ -200,8 +200,8 @@ class CarrierState(Table):
 
         `serves` notes that check() has succeeded in the meantime.
         """
-        changes = {"tried_at": None} | ({"serves": True} if serves else {})
-        cls.update(changes).where(cls.name == name, cls.tried_at == probe).execute()
+        changes = {"probe_claimed_at": None} | ({"serves": True} if serves else {})
+        cls.update(changes).where(cls.name == name, cls.probe_claimed_at == probe).execute()
 
     @classmethod
     def reset_silences(cls, name: str) -> None:
@@ -221,11 +221,11 @@ class CarrierState(Table):
         Do nothing if another pause has begun, or this one was extended. With `only_outage`, end
         only an outage that began without a text. `taken_at` is when the carrier took the text.
         """
-        nothing = {"retry_at": None, "pause": 0, "tried_at": None, "paused_at": None}
+        nothing = {"retry_at": None, "pause": 0, "probe_claimed_at": None, "paused_at": None}
         nothing |= {"silences": 0} | NO_TROUBLE
         if taken_at:
             nothing["taken_at"] = taken_at
-        mine = (cls.name == name) & (cls.tried_at == probe)
+        mine = (cls.name == name) & (cls.probe_claimed_at == probe)
         if only_outage:
             mine &= cls.is_down & ~cls.by_texts
         with db.atomic():
@@ -255,7 +255,7 @@ class CarrierState(Table):
         """
         with db.atomic():
             state = db.lock_rows(cls.select().where(cls.name == name)).get()
-            by_probe = probe is not None and probe == state.tried_at
+            by_probe = probe is not None and probe == state.probe_claimed_at
             changes = changes_for_pause(state, by_probe, now, *Cause(**cause))
             cls.update(changes).where(cls.name == name).execute()
         before, after = state.__data__, state.__data__ | changes
@@ -301,7 +301,7 @@ def changes_for_pause(state: CarrierState, by_probe: bool, now: datetime, *cause
     pause = max(min(before, state.LONGEST_PAUSE), state.FIRST_PAUSE if trouble else 1)
     until = now + timedelta(seconds=asked_for or pause)
     # A probe under way must not end a pause that has been extended since
-    changes = {"pause": pause, "paused_at": now, "tried_at": None, "serves": False}
+    changes = {"pause": pause, "paused_at": now, "probe_claimed_at": None, "serves": False}
     changes["retry_at"] = max(until, state.retry_at or until)
     if trouble:
         since = state.trouble_since or now

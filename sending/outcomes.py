@@ -115,7 +115,7 @@ def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None
     return None
 
 
-def lasts_until(message: Message, terms: Terms, now: datetime) -> datetime:
+def deliver_by(message: Message, terms: Terms, now: datetime) -> datetime:
     """Return the latest time at which a carrier may deliver a text handed over now.
 
     The carrier's queue must not deliver in the recipient's next quiet hours.
@@ -205,7 +205,7 @@ def _held(message, rules, now):
 # After the carrier's answer, or silence
 
 
-def after_no(
+def after_error(
     message: Message,
     error: CarrierError,
     terms: Terms,
@@ -281,7 +281,7 @@ def cannot_be_judged(message: Message, error: Exception, terms: Terms, now: date
     The words of `error` may hold the number.
     """
     reason = CarrierError(f"cannot be judged: {type(error).__name__}")
-    return after_no(message, reason, terms, False, now)
+    return after_error(message, reason, terms, False, now)
 
 
 def retry_delay(failures: int, first: int) -> timedelta:

@@ -150,7 +150,7 @@ class Recorder:
         """Record that the carrier accepted texts."""
         said = {each.send.message.id: each.said for each in taken}
         numbers = {each.send.message.id: each.send.message.claim_number for each in taken}
-        receipts.sent(said, now, self.way, numbers)
+        receipts.record_accepted(said, now, self.way, numbers)
         for each in taken:
             self.note(each.send, "sent")
 
@@ -171,7 +171,7 @@ class Recorder:
         with db.atomic():
             message.read_again()
             others = bool(self.others(send))
-            outcome = outcomes.after_no(message, error, send.terms, send.is_probe, now, others)
+            outcome = outcomes.after_error(message, error, send.terms, send.is_probe, now, others)
             lane = self.lane_after_no(send, error, outcome)
             is_moved = message.apply(outcome, now, carrier=self.way.name, lane=str(lane))
             own = Attempt.in_hand(send.sender).where(Attempt.message == message.id)
@@ -190,7 +190,7 @@ class Recorder:
             return lane.in_doubt(self.way.name)
         is_for_now = outcome.counted and outcome.status == Status.SCHEDULED
         if (error.no_route or is_for_now) and self.others(send):
-            return lane.after_no(self.way.name, error.no_route)
+            return lane.after_refusal(self.way.name, error.no_route)
         return lane
 
     def end_attempt(self, send: Send, error: CarrierError, outcome: Outcome, now: datetime) -> None:

@@ -123,7 +123,7 @@ class Sends:
             now = clock.now()
             if outcome := outcomes.judge_again(message, send.terms, now):
                 raise NotSent(outcome)
-            lasts = outcomes.lasts_until(message, send.terms, now) - now
+            lasts = outcomes.deliver_by(message, send.terms, now) - now
             return self.carrier.send(
                 message.to,
                 message.message,

@@ -58,8 +58,8 @@ class CarrierWatch:
         else:
             permission = state.permission(now, self.sends.pulse.sender)
         if permission is Permission.PROBE:
-            self.probe = state.tried_at
-            if (state.trouble or self.is_replaced) and not self.ask():
+            self.probe = state.probe_claimed_at
+            if (state.trouble or self.has_stand_in) and not self.ask():
                 return Permission.NONE, TICK
         left = (state.retry_at - now).total_seconds() if state.retry_at else 0
         if 0 < left <= SHORT_PAUSE and not state.trouble:
@@ -74,14 +74,14 @@ class CarrierWatch:
         return retry_at is not None and retry_at <= self.clock.now()
 
     @property
-    def is_replaced(self) -> bool:
+    def has_stand_in(self) -> bool:
         """Whether a stand-in takes this carrier's texts for now."""
         return self.are_several and in_trouble(self.state)
 
     @property
     def is_risky(self) -> bool:
         """Whether a text goes first though check() has not succeeded, and there is a stand-in."""
-        return self.probe is not None and self.is_replaced and not self.serves
+        return self.probe is not None and self.has_stand_in and not self.serves
 
     def ask(self) -> bool:
         """Ask the carrier, without sending, whether it takes texts again.
