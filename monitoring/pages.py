@@ -136,7 +136,7 @@ def show_metrics() -> Response:
         ("_oldest_due_seconds", "How long the oldest due message has waited.", due or 0),
         ("_retrying", "Messages that are retried.", state.retrying),
         ("_last_sent_timestamp_seconds", "When a carrier last took a text.", sent),
-        ("_last_pass_timestamp_seconds", "When a scheduler last began a pass.", passed),
+        ("_last_pass_timestamp_seconds", "When a scheduler last ran.", passed),
         ("_events_waiting", "Events that wait to be delivered, by key.", waiting, "key"),
         ("_events_oldest_seconds", "How long the oldest event has waited, by key.", waits, "key"),
         ("_events_given_up", "Events that were given up, by key.", given_up, "key"),
