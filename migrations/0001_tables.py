@@ -148,7 +148,7 @@ CREATE TABLE carrier_state (
     probe_claimed_by UUID,
     taken_at BIGINT,
     silences INTEGER NOT NULL DEFAULT 0,
-    unmatched_told_at BIGINT,
+    unmatched_logged_at BIGINT,
     rate_used_until BIGINT,
     place INTEGER,
     stand_ins TEXT

@@ -84,7 +84,7 @@ class CarrierState(Table):
     taken_at = InstantField(PAST, null=True)  # when the carrier last took a probe
     silences = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     # When unmatched receipts were last logged
-    unmatched_told_at = InstantField(PAST, null=True)
+    unmatched_logged_at = InstantField(PAST, null=True)
     rate_used_until = BigIntegerField(null=True)  # see Rate
     place = IntegerField(null=True)  # in the order of preference, when a scheduler last noted it
     stand_ins = TextField(null=True)  # the names of carriers that may take its place, in order
@@ -241,9 +241,9 @@ class CarrierState(Table):
     @classmethod
     def may_report_unmatched(cls, name: str, now: datetime) -> bool:
         """Return True once an hour, over all schedulers, for the log line on unmatched receipts."""
-        reported = cls.unmatched_told_at
+        reported = cls.unmatched_logged_at
         due = reported.is_null() | (reported <= now - HOUR)
-        return cls.update(unmatched_told_at=now).where(cls.name == name, due).execute() == 1
+        return cls.update(unmatched_logged_at=now).where(cls.name == name, due).execute() == 1
 
     @classmethod
     def begin_pause(
