@@ -123,14 +123,15 @@ def _without_secrets(text):
 
 
 def test_the_printed_lines_verify_a_webhook(webhook_server):
-    (lines,) = blocks("docs/carriers.md", "python")
+    (lines,) = blocks("docs/carriers/webhook.md", "python")
     carrier = carriers.connect(webhook_server.url)
     carrier.send("+12125550123", "Your parcel is here.", message_id=PARCEL, valid_for=60)
     (sent,) = webhook_server.requests
     with Flask(__name__).test_request_context(data=sent.body, headers=dict(sent.headers)):
         names = {"request": request, "secret": "s3cret"}
         exec(lines, names)
-    printed = re.search(r"^POST /PATH\n.*?^({.*?})$", PAGES["docs/carriers.md"], re.M | re.S)[1]
+    page = PAGES["docs/carriers/webhook.md"]
+    printed = re.search(r"^POST /PATH\n.*?^({.*?})$", page, re.M | re.S)[1]
     assert names["order"] == json.loads(printed)
 
 
