@@ -153,7 +153,7 @@ def trouble(words="no credit"):
 
 def well():
     """The carrier takes the text that goes first after the pause."""
-    CarrierState.update(tried_at=TUESDAY_NOON + MINUTE).execute()
+    CarrierState.update(probe_claimed_at=TUESDAY_NOON + MINUTE).execute()
     assert CarrierState.end_pause("twilio", TUESDAY_NOON + MINUTE)
 
 
