@@ -102,7 +102,7 @@ class Scheduler:
                 self.go_on_until(end)
             except database.ERRORS as error:
                 database.disconnect()
-                log.error("the pass failed: the database: %s", database.reason(error))
+                log.error("the scheduler cannot work: the database: %s", database.reason(error))
                 status = 1
                 self.stop.sleep(min(TEND_EVERY, end - self.clock.monotonic()))
             if every is None or self.stop.is_requested:

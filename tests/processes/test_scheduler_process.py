@@ -85,7 +85,7 @@ def test_a_pass_without_a_database_ends_with_status_1_and_one_clear_line(start, 
     scheduler = start("scheduler.py", *CRONTAB, DATABASE_URL=url)
     assert scheduler.wait() == 1
     (line,) = scheduler.output.splitlines()
-    assert "ERROR scheduler - the pass failed: the database: " in line
+    assert "ERROR scheduler - the scheduler cannot work: the database: " in line
     assert "s3cret" not in line
 
 
