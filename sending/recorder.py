@@ -257,7 +257,9 @@ class Recorder:
                 message = Message.get_or_none(Message.id == send.message.id)
             if copies and message and message.status in WAITING:
                 send.message, others = message, bool(self.others(send))
-                outcome = outcomes.after_no(message, error, send.terms, send.is_probe, now, others)
+                outcome = outcomes.after_error(
+                    message, error, send.terms, send.is_probe, now, others
+                )
                 tries = min(message.attempts + outcome.counted, message.max_retries + 1)
                 lane = message.lane
                 if settles:  # the try was counted when its answer was lost, unless by a death
@@ -278,7 +280,9 @@ class Recorder:
         if not send.again:
             found = [each for each in copies if receipts.found(each, said, now, self.way)]
         elif found := copies[:1]:
-            receipts.sent({message.id: said}, now, self.way, {message.id: found[0].number})
+            receipts.record_accepted(
+                {message.id: said}, now, self.way, {message.id: found[0].number}
+            )
         with db.atomic():
             ruled_out = doubts.rule_out(message, self.way, now)
             message = message.settle_doubts(self.way, ruled_out)
