@@ -21,6 +21,7 @@ from messages.model import Message, Status
 from replies import inbound
 from replies.inbound import ReplyRules
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
+from sending.carrier_state import CarrierState
 from sending.heartbeats import Heartbeat
 from sending.outcomes import MAY_HAVE_TAKEN_IT
 from sending.runtime import THIS_MACHINE, Runtime
@@ -180,6 +181,15 @@ def test_a_callback_settles_it_and_it_is_not_given_again(give, keeping):
     inbound.record_reports([shown], TUESDAY_NOON + SECOND, False, FAKE)
     give(keeping, None, 60)
     assert (again(message).status, len(keeping.given)) == (Status.SENT, 1)
+
+
+def test_its_yes_ends_a_trouble_that_texts_began_as_any_text_does(give, keeping):
+    store()
+    give(keeping, TOOK)
+    give(keeping, ACCOUNT, 60)
+    assert CarrierState.get_by_id("fake").trouble
+    give(keeping, None, 600)
+    assert CarrierState.get_by_id("fake").trouble is None
 
 
 # Whether it may go
