@@ -235,7 +235,7 @@ class Scheduler:
             stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
             CarrierState.record_pass(now, stand_ins)
         CarrierState.prepare(TESTERS)
-        chores = self.take_over, self.promote, self.expire, self.forget
+        chores = self.take_over, self.promote, self.forget_ids, self.expire, self.forget
         chores += receipts.forget, opt_outs.forget, inbound.settle, Event.give_up, Event.forget
         self.chores.extend(chore for chore in chores if chore not in self.chores)
         if self.to_date_back and self.date_back not in self.chores:
@@ -265,10 +265,14 @@ class Scheduler:
         self.counts.update({moves[Status(status)]: n for status, n in promoted.items()})
         return bool(promoted)
 
+    def forget_ids(self, now: datetime) -> bool:
+        """Give up to give texts in doubt again to carriers that keep their ids no more."""
+        return any(sender.forget_ids(now) for sender in self.senders)
+
     def expire(self, now: datetime) -> bool:
         """Expire messages that waited too long for approval, a carrier, or a carrier's answer."""
         expired = waiting.expire(now)
-        trouble = CarrierState.in_trouble(self.routes.names) if self.routes.are_several else ()
+        trouble = CarrierState.in_trouble(self.routes.names) if self.routes.are_several else set()
         lanes = {each: Lane.read(each) for each in claims.own_lanes(self.routes, now)}
         lanes = {each: lane for each, lane in lanes.items() if lane.doubts}
         unasked = [each for each, lane in lanes.items() if not self.routes.asked(lane)]
@@ -281,7 +285,8 @@ class Scheduler:
     def is_given_up(self, lane: Lane, trouble: set[str]) -> bool:
         """Return whether no carrier will soon, if ever, tell whether it has a text in doubt."""
         asked = self.routes.asked(lane)
-        return asked in trouble if asked else not self.routes.order(lane)
+        no_answer = trouble | self.routes.only_repeat
+        return asked in no_answer if asked else not self.routes.order(lane)
 
     def forget(self, now: datetime) -> bool:
         """Redact and purge what is too old."""

@@ -216,7 +216,9 @@ class Carrier:
     # Late answers and TooFast may come in any case.
     listens = False
     can_be_asked = False  # whether `find` can settle a text that is in doubt
-    keeps_ids = False  # whether a text that is given again with the same id is not sent twice
+    # For how long a text that is given again with the same id is not sent twice: then it is given
+    # again while it is in doubt. None if it would be sent twice
+    keeps_ids: timedelta | None = None
     # Whether a URL with `{to}` goes on to mean Apprise's carrier of the same scheme
     leaves_to_apprise = False
     # What owns the list that `find` searches, if other carriers may have texts in it, too
@@ -262,6 +264,23 @@ class Carrier:
         The oldest comes first. Raise CarrierError if the carrier gives no answer.
         """
         raise NotImplementedError
+
+    def look_up(self, message_id: str) -> str | None:
+        """Return the reference of the text that was given with an id, or None if there is none.
+
+        Raise CarrierError if the carrier gives no answer. Only carriers that keep ids are asked.
+        """
+        raise NotImplementedError
+
+    @property
+    def can_look_up(self) -> bool:
+        """Whether `look_up` can settle a text in doubt that may not be given again."""
+        return type(self).look_up is not Carrier.look_up
+
+    @property
+    def settles_doubts(self) -> bool:
+        """Whether a text in doubt waits for this carrier, and goes nowhere else meanwhile."""
+        return self.can_be_asked or self.keeps_ids is not None
 
     def check(self) -> str | None:
         """Ask the carrier, without sending, whether it would take texts; raise CarrierError if not.

@@ -20,6 +20,9 @@ TESTERS = "(testers)"
 FIRST = ""
 """The name of the first carrier in lanes in which no name was noted."""
 
+FORGOTTEN = "(forgotten)"
+"""The name, in lanes, of a carrier that may have a text, and keeps its id no more."""
+
 
 class Lane(NamedTuple):
     """The routing facts of a text.
@@ -76,6 +79,13 @@ class Lane(NamedTuple):
                     break
         return self._replace(doubts=tuple(doubts))
 
+    def forgotten(self, carrier: str) -> Self:
+        """Return the lane after a carrier that may have the text has forgotten its id."""
+        doubts = [*self.doubts]
+        if carrier in doubts:
+            doubts[doubts.index(carrier)] = FORGOTTEN
+        return self._replace(doubts=tuple(doubts))
+
     def anew(self) -> Self:
         """Return the lane of a text that a person retries: doubts are not forgotten."""
         return self._replace(refused=(), last_no=None)
@@ -89,8 +99,11 @@ class Routes:
         ways: Iterable[Way],
         can_be_asked: Collection[str] = (),
         lists: Mapping[str, str] | None = None,
+        only_repeat: Collection[str] = (),
     ):
         self.ways, self.can_be_asked = tuple(ways), frozenset(can_be_asked)
+        # Those that tell of a text in doubt only if they are given it again
+        self.only_repeat = frozenset(only_repeat)
         self.lists = lists or {}  # by name, what the list of a carrier is of that others may share
         self.names = tuple(way.name for way in self.ways)
         self.first = self.names[0] if self.names else ""
@@ -101,9 +114,11 @@ class Routes:
     def of(cls, ways: Iterable[Way], carriers: Sequence[Carrier]) -> Self:
         """Return the routes for connected carriers, given what CARRIER_URL says about them."""
         known = {way.name: way for way in ways}
-        asked = [carrier.name for carrier in carriers if carrier.can_be_asked]
+        asked = [carrier.name for carrier in carriers if carrier.settles_doubts]
+        cannot = [each.name for each in carriers if not (each.can_be_asked or each.can_look_up)]
         lists = {each.name: each.list_of for each in carriers if each.list_of}
-        return cls([known.get(each.name) or Way(each.name) for each in carriers], asked, lists)
+        ways = [known.get(each.name) or Way(each.name) for each in carriers]
+        return cls(ways, asked, lists, only_repeat={*asked}.intersection(cannot))
 
     def order(self, lane: Lane, key: str = "") -> tuple[str, ...]:
         """Return the carriers that may be used for a text of a key, first choice first.
@@ -125,7 +140,7 @@ class Routes:
 
     def strangers(self, lane: Lane) -> set[str]:
         """Return the carriers that may have a text but are missing in CARRIER_URL."""
-        return {*lane.doubts}.difference(self.names, (FIRST, TESTERS))
+        return {*lane.doubts}.difference(self.names, (FIRST, TESTERS, FORGOTTEN))
 
     def may_take(self, name: str, lane: Lane, key: str, trouble: Collection[str]) -> bool:
         """Return whether this carrier is the one to be given a text now.

@@ -9,6 +9,7 @@ import hmac
 import json
 import time
 from collections.abc import Collection
+from datetime import timedelta
 from typing import ClassVar
 from urllib.parse import unquote
 
@@ -62,7 +63,7 @@ class Webhook(SignedPosts):
 
     name, title = "webhook", "the webhook"
     options: ClassVar = {"secret": None}
-    keeps_ids = True
+    keeps_ids = timedelta.max  # the receiver's duty
     codes = Codes(for_good={400, 413, 422}, account={401, 403, 404}, too_fast={429})  # HTTP
 
     def __init__(self, url: str, concurrency: int, timeout: float, *_: object):

@@ -6,9 +6,10 @@ from datetime import datetime
 
 from peewee import Expression
 
+from carriers.lanes import Lane
 from carriers.ways import Way
-from database import lock_texts
-from messages.attempts import DIED, IS_UNCLEAR, Attempt, Result
+from database import FEW, db, lock_texts
+from messages.attempts import DIED, IS_ASKED_ABOUT, IS_UNCLEAR, Attempt, Result
 from messages.model import WAITING, Message, Status, has_status
 
 
@@ -30,7 +31,7 @@ def take(message_id: uuid.UUID, carrier: Way, sender: uuid.UUID, now: datetime) 
 
 def ask_again_at(message_id: uuid.UUID, carrier: Way, at: datetime) -> None:
     """Decide when a carrier is asked about a message, by whatever scheduler."""
-    own = _is_unclear_at(carrier) & (Attempt.message == message_id)
+    own = _is_unclear_at(carrier) & IS_ASKED_ABOUT & (Attempt.message == message_id)
     Attempt.update(ask_at=at, sender=None).where(own).execute()
 
 
@@ -57,18 +58,46 @@ def texts_at(
 
 
 def unclear_at(carrier: Way, message_id: uuid.UUID) -> list[Attempt]:
-    """Return the copies of a message that a carrier may have, the first of them first."""
-    own = _is_unclear_at(carrier) & (Attempt.message == message_id)
+    """Return the copies of a message about which a carrier is asked, the first of them first."""
+    own = _is_unclear_at(carrier) & IS_ASKED_ABOUT & (Attempt.message == message_id)
     return [*Attempt.select().where(own).order_by(Attempt.number)]
 
 
-def rule_out(message: Message, carrier: Way, now: datetime) -> int:
+def forget_ids(carrier: Way, before: datetime) -> int:
+    """Ask a carrier no more about texts that it was given first before an instant; count them.
+
+    They are in doubt like those of a carrier that cannot be asked.
+    """
+    old = _is_unclear_at(carrier) & IS_ASKED_ABOUT & Attempt.sender.is_null()
+    old &= Attempt.begun_at <= before
+    ids = sorted({each.message_id for each in Attempt.select().where(old).limit(FEW)})
+    for id in ids:
+        with db.atomic():
+            this = Message.select().where(Message.id == id)
+            for message in db.lock_rows(this):
+                lane = Lane.read(message.lane)
+                forget = Attempt.update(ask_at=None).where(old, Attempt.message == id)
+                for _ in range(forget.execute()):
+                    lane = lane.forgotten(carrier.name)
+                Message.update(lane=str(lane)).where(Message.id == id).execute()
+    return len(ids)
+
+
+def rule_out(
+    message: Message,
+    carrier: Way,
+    now: datetime,
+    result: Result = Result.NOT_TAKEN,
+    words: str | None = None,
+) -> int:
     """Note that a carrier, asked, has none of the copies of a message that were unclear.
 
-    Return how many of them were given to it since a person retried the message.
+    Return how many of them were given to it since a person retried the message. `words` are those
+    of its refusal.
     """
-    own = _is_unclear_at(carrier) & (Attempt.message == message.id)
-    ruled_out = Attempt.update(result=Result.NOT_TAKEN, ended_at=now, ask_at=None, sender=None)
+    own = _is_unclear_at(carrier) & IS_ASKED_ABOUT & (Attempt.message == message.id)
+    told = {"words": words} if words else {}
+    ruled_out = Attempt.update(result=result, ended_at=now, ask_at=None, sender=None, **told)
     ruled_out = ruled_out.where(own)
     numbers = [each.number for each in ruled_out.returning(Attempt.number).execute()]
     return sum(number > message.tries_before for number in numbers)

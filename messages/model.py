@@ -161,7 +161,14 @@ class Message(Table):
 
         `more` are values for other columns.
         """
-        changes = more | {"status": outcome.status, "attempts": self.attempts + outcome.counted}
+        changes = more | self._changes(outcome, now)
+        changes["attempts"] = self.attempts + outcome.counted
+        if outcome.doubt:
+            changes["in_doubt"] = self.in_doubt + 1
+        return self._end_claim(**changes)
+
+    def _changes(self, outcome, now):
+        changes = {"status": outcome.status}
         if outcome.status in WAITING:
             late = outcome.reason or outcome.status == Status.QUEUED
             changes["due_since"] = (self.due_since or self.ready_at) if late else None
@@ -171,9 +178,7 @@ class Message(Table):
             changes |= {"last_error": outcome.reason, "last_error_at": now}
         if outcome.send_at:
             changes["send_at"] = outcome.send_at
-        if outcome.doubt:
-            changes["in_doubt"] = self.in_doubt + 1
-        return self._end_claim(**changes)
+        return changes
 
     @classmethod
     def date_back(cls, now: datetime) -> int:
@@ -211,13 +216,11 @@ class Message(Table):
         lane = Lane.read(self.lane).in_doubt(carrier)
         Message.update(lane=str(lane)).where(Message.id == self.id).execute()
 
-    def settle(self, outcome: Any, now: datetime) -> bool:
-        """End this message, which waits in doubt, as an Outcome says; return whether it waited."""
-        ended = {"status": outcome.status, "finished_at": now}
-        if outcome.reason:
-            ended |= {"last_error": outcome.reason, "last_error_at": now}
+    def settle(self, outcome: Any, now: datetime, **more: Any) -> bool:
+        """Apply an Outcome to this message, which waits in doubt; return whether it waited."""
+        changes = more | self._changes(outcome, now)
         waits = (Message.id == self.id) & has_status(*WAITING)
-        return bool(self.change(Message.update(ended).where(waits)))
+        return bool(self.change(Message.update(changes).where(waits)))
 
     def read_again(self) -> None:
         """Lock this message, and read again its doubts and people's decisions."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import recipients
 from access.rules import KeyRules, Rules
-from carriers import LISTED_WITHIN, CarrierError
+from carriers import LISTED_WITHIN, Carrier, CarrierError
 from messages.model import WAITING, Message, Status
 from recipients import Recipient
 from recipients.hours import BusinessHours, NeverOpens
@@ -18,21 +18,25 @@ LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES amo
 MOST_DEATHS = 3  # of schedulers while they had a text
 PUT_OFF = timedelta(minutes=1)  # for a text while the carrier may have an equal one
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
+GIVEN_AGAIN_AFTER = timedelta(seconds=10)  # a text in doubt, if its carrier keeps ids
+GIVEN_AGAIN_WITHIN = timedelta(minutes=1)
 UNANSWERED = f"given to the carrier without an answer; {MAY_HAVE_TAKEN_IT}"
 
 
 class Terms(NamedTuple):
     """The rules of a message's key, and what its carrier can do."""
 
-    askable: bool  # the carrier can say whether it took a text in doubt
+    askable: bool  # the carrier can say whether it took a text in doubt, if only to a repeat
     are_several: bool  # there are other carriers
     retry_delay: int  # seconds
     key: Rules
+    keeps_ids: bool = False  # a text in doubt is given again, which is the question
 
     @classmethod
-    def of(cls, settings: Any, askable: bool, are_several: bool = False) -> Self:
+    def of(cls, settings: Any, carrier: Carrier, are_several: bool = False) -> Self:
         """Return the terms of keys without rules of their own."""
-        return cls(askable, are_several, settings.retry_delay, Rules.from_settings(settings))
+        rules, keeps_ids = Rules.from_settings(settings), carrier.keeps_ids is not None
+        return cls(carrier.settles_doubts, are_several, settings.retry_delay, rules, keeps_ids)
 
     def of_key(self, own: KeyRules) -> Self:
         """Return the terms of a key with rules of its own."""
@@ -71,13 +75,19 @@ class Outcome(NamedTuple):
 
 
 def judge(
-    message: Message, terms: Terms, opted_out: bool | None, now: datetime, has_equal: bool = False
+    message: Message,
+    terms: Terms,
+    opted_out: bool | None,
+    now: datetime,
+    has_equal: bool = False,
+    again: bool = False,
 ) -> Outcome | None:
     """Return what becomes of a claimed message; None if it may be given to its carrier.
 
     `opted_out` says whether its number, on the Do Not Call list, opted out by itself; None if it is
     not on the list. `has_equal` says that an equal text to its number is being sent, or in doubt: a
-    carrier that is asked about that one could not tell them apart.
+    carrier that is asked about that one could not tell them apart. `again` says that the carrier
+    keeps its id: it is no further copy.
     """
     if message.cancelled_by:
         return _kept_back(message, Status.CANCELLED)
@@ -86,11 +96,12 @@ def judge(
         return _kept_back(message, Status.BLOCKED)
     if message.is_too_late(now):
         return _kept_back(message, Status.EXPIRED)
-    if message.in_doubt > 1:
+    if message.in_doubt > 1 and not again:
         words = "given to the carrier twice without an answer"
         return Outcome(Status.FAILED, _perhaps_taken(words, True))
     if message.answers:
-        return _kept_back(message, Status.FAILED) if message.in_doubt else None
+        is_tried = message.in_doubt and not again
+        return _kept_back(message, Status.FAILED) if is_tried else None
     if not terms.key.allow(message.country):
         words = f"texts to {recipients.country_name(message.country)} are not allowed"
         return Outcome(Status.FAILED, _perhaps_taken(words, message.in_doubt))
@@ -234,7 +245,9 @@ def after_error(
         reason = _perhaps_taken(str(error), message.in_doubt or error.in_doubt)
         return Outcome(Status.FAILED, reason, counted=True, doubt=error.in_doubt)
     at = now + retry_delay(message.attempts, terms.retry_delay)
-    if error.in_doubt and terms.askable:
+    if error.in_doubt and terms.keeps_ids:
+        at = now + GIVEN_AGAIN_AFTER
+    elif error.in_doubt and terms.askable:
         at = max(at, now + LISTED_WITHIN)
     counted = bool(message.answers) or not (is_probe and error.silent)
     return Outcome(Status.SCHEDULED, str(error), at, counted, error.in_doubt)
@@ -251,10 +264,22 @@ def after_no_answer(message: Message, terms: Terms, now: datetime) -> Outcome | 
     return None
 
 
-def asked_again_after(message: Message, error: CarrierError, terms: Terms) -> timedelta:
-    """Return how long after an unanswered question the carrier is asked again."""
+def is_no(error: CarrierError) -> bool:
+    """Return whether an error is a no to a text, and not about the carrier alone."""
+    return not (error.in_doubt or error.silent or error.account or error.too_fast)
+
+
+def asked_again_after(
+    message: Message, error: CarrierError, terms: Terms, age: timedelta
+) -> timedelta:
+    """Return how long after an unanswered question the carrier is asked again.
+
+    The older a doubt is, the more rarely a text is given again.
+    """
     if error.account:  # its pause says when
         return timedelta(0)
+    if terms.keeps_ids:
+        return min(max(age, GIVEN_AGAIN_AFTER), GIVEN_AGAIN_WITHIN)
     first = max(terms.retry_delay, 1)  # or a pass would ask for as long as there is no answer
     return retry_delay(min(message.attempts, message.max_retries), first)
 

@@ -11,7 +11,7 @@ from carriers import Carrier, CarrierError, News, OptOut, Reply, TooFast
 from carriers.lanes import Lane, Routes
 from database import all_but_broken, db, passed_over
 from messages import doubts, receipts
-from messages.attempts import Attempt, Result, was_refused
+from messages.attempts import DIED, Attempt, Result, was_refused
 from messages.model import WAITING, Message, Status
 from messages.waiting import SET_ASIDE, set_aside
 from replies import inbound, opt_outs
@@ -134,7 +134,7 @@ class Recorder:
         if error.no_route and self.others(send):
             return answer._replace(error=CarrierError(error.reason, no_route=True))
         taken_at = self.watch.state.taken_at
-        others_taken = error.account and not send.is_probe and taken_at
+        others_taken = error.account and not (send.is_probe or send.again) and taken_at
         if others_taken and was_refused(send.message, self.way, error.reason, taken_at):
             return answer._replace(error=CarrierError(error.reason))
         return answer
@@ -165,9 +165,7 @@ class Recorder:
     def record_not_accepted(self, send: Send, error: CarrierError, now: datetime) -> None:
         """Record what becomes of a text that the carrier did not accept."""
         message = send.message
-        if error.opted_out:
-            said = OptOut(message.to, stop=True, source="carrier")
-            self.counts["blocked"] += opt_outs.record_opt_out(said, now, self.terms.key.check_dnc)
+        self.record_opt_out(message, error, now)
         with db.atomic():
             message.read_again()
             others = bool(self.others(send))
@@ -182,6 +180,12 @@ class Recorder:
             self.note(send, outcome.move, outcome.why)
         if outcome.doubt:
             receipts.look_again(message.to, now)
+
+    def record_opt_out(self, message: Message, error: CarrierError, now: datetime) -> None:
+        """Record that a recipient told the carrier to stop, if that is why it did not accept."""
+        if error.opted_out:
+            said = OptOut(message.to, stop=True, source="carrier")
+            self.counts["blocked"] += opt_outs.record_opt_out(said, now, self.terms.key.check_dnc)
 
     def lane_after_no(self, send: Send, error: CarrierError, outcome: Outcome) -> Lane:
         """Return the lane of a text that the carrier did not accept."""
@@ -214,6 +218,8 @@ class Recorder:
         """Record the answer to a question about a text in doubt."""
         if isinstance(error, NotSent):
             doubts.ask_again_at(send.message.id, self.way, now)
+        elif error and send.again and outcomes.is_no(error):
+            self.record_refused(send, error, now)
         elif error:
             self.record_no_answer(send, error, now)
         else:
@@ -222,7 +228,7 @@ class Recorder:
     def record_no_answer(self, send: Send, error: CarrierError, now: datetime) -> None:
         """Record that the carrier did not answer a question, and ask again later."""
         message = send.message
-        at = now + outcomes.asked_again_after(message, error, send.terms)
+        at = now + outcomes.asked_again_after(message, error, send.terms, now - send.since)
         with db.atomic():
             message.read_again()
             outcome = outcomes.after_no_answer(message, send.terms, now)
@@ -233,11 +239,50 @@ class Recorder:
         if is_moved:
             self.note(send, outcome.move, outcome.why)
 
-    def record_found(self, send: Send, references: list[str], now: datetime) -> None:
-        """Record whether the carrier has a text in doubt."""
+    def record_refused(self, send: Send, error: CarrierError, now: datetime) -> None:
+        """Record that the carrier refused a text that it was given again.
+
+        A no for good, or of the way, shows that it has not taken it. One for now shows nothing of
+        what was before: it uses a retry, and the doubt stays.
+        """
+        self.record_opt_out(send.message, error, now)
+        settles, is_moved = error.permanent or error.no_route, False
+        copies = doubts.unclear_at(self.way, send.message.id)
+        with db.atomic():
+            send.message.read_again()
+            if settles:
+                refused = doubts.rule_out(send.message, self.way, now, Result.REFUSED, str(error))
+                message = send.message.settle_doubts(self.way, refused)
+            else:
+                message = Message.get_or_none(Message.id == send.message.id)
+            if copies and message and message.status in WAITING:
+                send.message, others = message, bool(self.others(send))
+                outcome = outcomes.after_error(
+                    message, error, send.terms, send.is_probe, now, others
+                )
+                tries = min(message.attempts + outcome.counted, message.max_retries + 1)
+                lane = message.lane
+                if settles:  # the try was counted when its answer was lost, unless by a death
+                    tries = message.attempts + any(each.words == DIED for each in copies)
+                    lane = str(self.lane_after_no(send, error, outcome))
+                is_moved = message.settle(outcome, now, attempts=tries, lane=lane)
+                doubts.ask_again_at(message.id, self.way, outcome.send_at or now)
+        if is_moved and outcome.status != Status.QUEUED:
+            self.note(send, outcome.move, outcome.why)
+
+    def record_found(self, send: Send, said: list[str] | str | None, now: datetime) -> None:
+        """Record whether the carrier has a text in doubt.
+
+        `said` are the references of all such texts, or that of the one that was given again.
+        """
         message = send.message
         copies = doubts.unclear_at(self.way, message.id)
-        found = [each for each in copies if receipts.found(each, references, now, self.way)]
+        if not send.again:
+            found = [each for each in copies if receipts.found(each, said, now, self.way)]
+        elif found := copies[:1]:
+            receipts.record_accepted(
+                {message.id: said}, now, self.way, {message.id: found[0].number}
+            )
         with db.atomic():
             ruled_out = doubts.rule_out(message, self.way, now)
             message = message.settle_doubts(self.way, ruled_out)

@@ -13,14 +13,14 @@ from datetime import datetime, timedelta
 from itertools import chain
 
 from access import do_not_call
-from access.keys import names_of, rules_of
+from access.keys import ApiKey, names_of, rules_of
 from access.rules import KeyRules
 from carriers import Carrier
 from carriers.lanes import TESTERS, Lane, Routes
 from database import all_but_broken, db, is_outage
 from messages import doubts, receipts
 from messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
-from messages.model import Message, Status
+from messages.model import WAITING, Message, Status
 from messages.waiting import set_aside
 from replies.inbound import ReplyRules
 from sending import outcomes
@@ -37,6 +37,7 @@ from settings import Settings
 
 LOOK_EVERY = 1  # seconds for which, while texts are under way, keys and lanes are not read anew
 CLOCKS_DIFFER = timedelta(days=1)  # at most, a carrier's and this machine's
+ON_ITS_WAY = timedelta(minutes=5)  # a text that is given again may be, while its id is forgotten
 
 log = logging.getLogger("scheduler")
 
@@ -65,7 +66,7 @@ class Sender:
         self.clock, self.pulse, self.retry, self.routes = runtime.clock, pulse, retry, routes
         self.way, is_testers = routes.way(self.name), self.name == TESTERS
         self.listed_with = routes.listed_with(self.name)
-        self.terms = Terms.of(settings, carrier.can_be_asked, routes.are_several)
+        self.terms = Terms.of(settings, carrier, routes.are_several)
         per_second = None if is_testers else self.way.rate or settings.send_rate
         # A part holds at least sixteen characters, whatever they consist of
         rate = Rate(per_second, settings.max_message_length // 16 + 1) if per_second else None
@@ -144,7 +145,7 @@ class Sender:
 
         If a kept receipt shows that the carrier has a message, no question is needed.
         """
-        if not self.carrier.can_be_asked:
+        if not self.carrier.settles_doubts:
             return []
         now, questions = self.clock.now(), []
         due = {attempt.message_id for attempt in doubts.to_ask(self.way, now, room)}
@@ -152,7 +153,8 @@ class Sender:
             return []
         messages = [*Message.select().where(Message.id.in_([*due]))]
         with db.atomic():
-            under_way = doubts.texts_at(self.listed_with, messages, IS_UNDER_WAY)
+            listed = messages if self.carrier.can_be_asked else ()
+            under_way = doubts.texts_at(self.listed_with, listed, IS_UNDER_WAY)
         for message in messages:
             if not doubts.take(message.id, self.way, self.pulse.sender, now):
                 continue
@@ -162,9 +164,68 @@ class Sender:
             elif (message.to, message.message) in under_way:  # a person has retried this one
                 doubts.ask_again_at(message.id, self.way, now + outcomes.PUT_OFF)
             elif copies := doubts.unclear_at(self.way, message.id):
-                send.since = copies[0].begun_at - CLOCKS_DIFFER
+                send.since = copies[0].begun_at
+                if self.carrier.can_be_asked:
+                    send.since -= CLOCKS_DIFFER
                 questions.append(send)
-        return questions
+        if not self.carrier.keeps_ids:
+            return questions
+        with db.atomic():
+            going, moves = self.judge_again(questions, now)
+        for send, outcome in moves:
+            self.recorder.note(send, outcome.move, outcome.why)
+        return going
+
+    def judge_again(
+        self, questions: list[Send], now: datetime
+    ) -> tuple[list[Send], list[tuple[Send, Outcome]]]:
+        """Return those texts in doubt that are given again or looked up, and those that end.
+
+        Those that may not go now wait; of those that end, nobody can tell whether they were taken.
+        """
+        again, looked_up, moves = [], [], []
+        these = Message.select().where(Message.id.in_([each.message.id for each in questions]))
+        locked = {each.id: each for each in db.lock_rows(these.order_by(Message.id))}
+        rules = rules_of({each.key_id for each in locked.values()})
+        opted_out = do_not_call.listed({each.to for each in locked.values()})
+        paused = {key.id for key in ApiKey.paused()}
+        for send in questions:
+            send.message = message = locked.get(send.message.id, send.message)
+            send.again, at = True, now + outcomes.PUT_OFF
+            if message.status in WAITING and message.id in locked:
+                about = rules[message.key_id], opted_out.get(message.to), now
+                outcome = self.judge_one(send, *about, has_equal=False)
+                if outcome and outcome.status not in WAITING:
+                    if self.carrier.can_look_up:
+                        send.again = False
+                        looked_up.append(send)
+                        continue
+                    if message.settle(outcome, now):
+                        moves.append((send, outcome))
+                elif outcome:
+                    at = min(at, outcome.send_at or at)
+                elif message.key_id not in paused and now - send.since < self.id_lasts:
+                    again.append(send)
+                    continue
+            doubts.ask_again_at(message.id, self.way, at)
+        going = self.within_rate(again)
+        for send in again[len(going) :]:
+            doubts.ask_again_at(send.message.id, self.way, now)
+        return looked_up + going, moves
+
+    @property
+    def id_lasts(self) -> timedelta:
+        """How long after a text was first given the carrier is sure to know it again."""
+        return self.carrier.keeps_ids - ON_ITS_WAY
+
+    def forget_ids(self, now: datetime) -> bool:
+        """Treat old doubts like those of a carrier that cannot be asked, if it keeps ids no more.
+
+        Return whether there may be more of them.
+        """
+        if self.carrier.keeps_ids in (None, timedelta.max):
+            return False
+        return doubts.forget_ids(self.way, now - self.id_lasts) > 0
 
     def is_received(self, message: Message, now: datetime) -> bool:
         """Return whether a kept receipt shows that a carrier has a text in doubt."""
@@ -322,7 +383,7 @@ class Sender:
         message = send.message
         try:
             send.terms = self.terms.of_key(own)
-            return outcomes.judge(message, send.terms, opted_out, now, has_equal)
+            return outcomes.judge(message, send.terms, opted_out, now, has_equal, send.again)
         except Exception as error:
             kind = type(error).__name__  # its message may hold the number
             about = send.log_fields

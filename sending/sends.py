@@ -31,7 +31,10 @@ class NotSent(Exception):
 
 @dataclass(eq=False)
 class Send:
-    """A claimed message that the carrier is given, or one in doubt that it is asked about."""
+    """A claimed message that the carrier is given, or one in doubt that it is asked about.
+
+    If the carrier keeps ids, one in doubt that may go is given `again`: this is the question.
+    """
 
     message: Message
     key_name: str | None  # for the log
@@ -40,10 +43,11 @@ class Send:
     not_before: float = 0  # when SEND_RATE lets it go, by the monotonic clock
     since: datetime | None = None  # for a question: when the carrier was first given the text
     probe: datetime | None = None  # when it was chosen to go first after a pause
+    again: bool = False
 
     @property
     def asking(self) -> bool:
-        """Whether the carrier is asked about the text, and not given it."""
+        """Whether the carrier is asked about the text, which nobody has claimed."""
         return self.since is not None
 
     @property
@@ -91,7 +95,9 @@ class Sends:
         """
         message = send.message
         action, arguments = self.give, (send,)
-        if send.asking:
+        if send.asking and self.carrier.keeps_ids:
+            action = self.give if send.again else self.look_up
+        elif send.asking:
             action, arguments = self.carrier.find, (message.to, message.message, send.since)
         try:
             future = self.submit(action, *arguments)
@@ -130,6 +136,11 @@ class Sends:
                 message_id=str(message.id),
                 valid_for=max(SHORTEST, round(lasts.total_seconds())),
             )
+
+    def look_up(self, send: Send) -> list[str]:
+        """Return the reference of a text that may not be given again, if the carrier has it."""
+        reference = self.carrier.look_up(str(send.message.id))
+        return [reference] if reference else []
 
     def answers(self, ended: Collection[Future]) -> list[Answer]:
         """Return the answers to the sends that have ended."""

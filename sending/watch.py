@@ -143,6 +143,7 @@ class CarrierWatch:
         share = self.rate.take(used_until, parts, now)
         if share.texts and not CarrierState.use_rate(self.name, used_until, share.used_until):
             return Share(0, used_until, 0)
+        self.state.rate_used_until = share.used_until
         return share
 
     def note(self, answers: list[Answer]) -> None:
@@ -162,7 +163,7 @@ class CarrierWatch:
         """
         if error:
             self.is_heard &= not error.silent
-            self.note_error(error, send.probe, by_text=not send.asking)
+            self.note_error(error, send.probe, by_text=send.again or not send.asking)
         if error and (error.silent or error.in_doubt) and not error.too_fast:
             return
         if not self.is_heard:
@@ -170,7 +171,8 @@ class CarrierWatch:
             self.is_heard = True
         if send.is_probe and not (error and (error.too_fast or error.account)):
             taken_at = None if error or send.asking else self.clock.now()
-            self.end_pause(send.probe, only_outage=send.asking, taken_at=taken_at)
+            is_question = send.asking and not send.again
+            self.end_pause(send.probe, only_outage=is_question, taken_at=taken_at)
 
     def note_too_fast(self) -> None:
         """Begin a pause: the carrier said "too fast" to a part of a text, which itself waits."""

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from itertools import chain, count, repeat
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from greenlet import getcurrent, greenlet
@@ -82,6 +82,7 @@ BEGUN, WAITING, GIVEN, HEARD, IDLE, END = "begun", "waiting", "given", "heard", 
 KEPT = "kept"
 MOMENTS = (BEGUN, WAITING, KEPT, GIVEN, GIVEN, HEARD, IDLE, 1, 2, 5, 9, 20, 45)  # or so many steps
 
+KEEPS, TELLS = "keeps ids", "keeps ids, and tells of them"  # what a carrier can do about a doubt
 YES, LOST = "yes", "taken, and no answer"
 FATES = {  # whether the carrier takes it, and the flags of its no
     YES: (True, None),
@@ -118,6 +119,7 @@ class Order:
     copies: int = 0  # that carriers took
     deaths: int = 0  # of schedulers that had it in hand
     first: object = None  # `not_before` as it was before the desk approved it
+    first_copy: int = 0  # how many there were of all when it was retried after it did not arrive
 
 
 @dataclasses.dataclass
@@ -134,10 +136,12 @@ class Copy:
 class FakeCarrier(Carrier):
     """Do with each text as the machine says; the simulator of testers takes them all."""
 
-    machine = None
+    machine, can_look_up = None, False
 
     def __init__(self, askable, name, list_of=None):
-        self.can_be_asked, self.name, self.list_of = askable, name, list_of
+        self.can_be_asked, self.name, self.list_of = askable is True, name, list_of
+        self.keeps_ids = timedelta.max if askable in (KEEPS, TELLS) else None
+        self.can_look_up = askable == TELLS
         self.fates, self.health = repeat(YES), YES
         self.burst = []  # receipts of others, which its session delivers
         self.connects_in = 0  # seconds
@@ -165,11 +169,20 @@ class FakeCarrier(Carrier):
             _, no = FATES[self.health]
             raise CarrierError(self.health, **no)
 
-    def find(self, to, text, since):
+    def look_up(self, message_id):
+        self.answer()
+        copy = self.machine.kept(self, UUID(message_id))
+        return copy and copy.reference
+
+    def answer(self):
+        """Answer a question, or raise why not."""
         fate = next(self.fates)
         _, no = FATES[fate]
         if no is not None:
             raise CarrierError(fate, **no | {"in_doubt": False})
+
+    def find(self, to, text, since):
+        self.answer()
         shown = self.machine.clock.instant - SHOWN_AFTER * SECOND
         own = [copy for copy in self.machine.copies if copy.carrier.lists_with(self)]
         own = [copy for copy in own if copy.alike == (to, text) and since <= copy.at <= shown]
@@ -608,7 +621,9 @@ class Promises(RuleBasedStateMachine):
             if these.retry(self.now, 3 * DAY):
                 order.cancelled, order.sends, order.copies, order.deaths = False, 0, 0, 0
                 order.not_before = max(self.now, before.send_date or self.now)
-                self.budget[order.to, order.text] += before.status == Status.UNDELIVERED
+                if before.status == Status.UNDELIVERED:
+                    self.budget[order.to, order.text] += 1
+                    order.first_copy = len(self.copies)
                 self.tries[order.to, order.text] += 1
         elif move == "cancel":
             order.cancelled |= bool(these.cancel(name, self.now))
@@ -1074,6 +1089,8 @@ class Promises(RuleBasedStateMachine):
             return
         if action == scheduler.sender_of(self.carrier).sends.give:
             self.begun_in_pause(scheduler, send)
+        if action.__name__ != "give":
+            return  # it is a question
         message = send.message
         order = self.orders[message.id]
         assert order.approved
@@ -1094,24 +1111,32 @@ class Promises(RuleBasedStateMachine):
         call = getcurrent().actor
         assert not call.scheduler.stop.is_requested, "nothing goes after a stop"
         assert self.clock.monotonic() - call.judged_at <= FRESH, "it was looked at just now"
-        claim_number = call.send.message.claim_number
-        message = Message.get(Message.id == message_id)
+        send, claim_number = call.send, call.send.message.claim_number
+        message = Message.get_or_none(Message.id == message_id)
+        assert message, "it has the id of its message"
         order = self.orders[message.id]
         assert carrier in self.carriers_for(order)
         attempts = [*Attempt.select().where(Attempt.message == message)]
         under_way = [(each.number, each.carrier) for each in attempts if each.result is None]
-        assert under_way == [(claim_number, carrier.name)], "it was taken over"
         unclear = [self.at(each.carrier) for each in attempts if each.result == "unclear"]
-        assert not any(each.can_be_asked for each in unclear), "a doubt stays with its carrier"
+        if send.again:
+            is_settled = message.status in FINISHED  # meanwhile
+            assert is_settled or carrier in unclear, "only a doubt is given again"
+            assert is_settled or under_way == [], "nobody else has it"
+        else:
+            assert under_way == [(claim_number, carrier.name)], "it was taken over"
+            assert message.status == Status.SENDING
+            assert not any(each.settles_doubts for each in unclear), "a doubt stays there"
         assert (order.to, order.text) == (to, text)
-        assert message.status == Status.SENDING
         lasts = ANSWER_WITHIN if order.answers_by else EXPIRE_AFTER
         left = message.first_send_at + lasts - self.now
         assert (valid_for - 1) * SECOND < max(left, SHORTEST * SECOND)
         order.sends += fate not in FREE
         assert order.sends <= order.max_retries + 1 + order.deaths
         taken, no = FATES[fate]
-        if taken:
+        if copy := self.kept(carrier, message.id):
+            no = None if fate == "for good" else no  # it gives its first answer again
+        elif taken:
             settled = self.is_any_asked(order)  # its copy may have become an equal text's
             assert message.in_doubt or settled or not order.copies, (
                 "a second copy only after a doubt"
@@ -1124,6 +1149,12 @@ class Promises(RuleBasedStateMachine):
         if no is not None:
             raise CarrierError(fate, **no)
         return copy.reference
+
+    def kept(self, carrier, id):
+        """Return the copy of a message that a carrier has that keeps ids."""
+        since = self.orders[id].first_copy
+        own = [copy for copy in self.copies[since:] if (copy.id, copy.carrier) == (id, carrier)]
+        return own[-1] if own and carrier.keeps_ids else None
 
     @precondition(lambda self: self.copies)
     @rule(which=which, words=st.lists(st.booleans(), min_size=1, max_size=2))
@@ -1155,9 +1186,9 @@ class Promises(RuleBasedStateMachine):
             (order.to, order.text)
             for id, order in self.orders.items()
             if messages[id].status not in FINISHED
-            or (self.others and MAY_HAVE_TAKEN_IT in (messages[id].last_error or ""))
+            or (self.may_give_up and MAY_HAVE_TAKEN_IT in (messages[id].last_error or ""))
         )
-        found = [copy for copy in self.copies if copy.carrier.can_be_asked]
+        found = [copy for copy in self.copies if copy.carrier.settles_doubts]
         copies = Counter(copy.alike for copy in found)
         unpurged = [copy for copy in found if copy.id in self.orders]
         unknown = Counter(copy.alike for copy in unpurged if copy.reference not in self.named)
@@ -1189,8 +1220,13 @@ class Promises(RuleBasedStateMachine):
                 may_have = [each for each in own if each.result in (None, "unclear", "taken")]
                 assert sum(copy.id == id for copy in self.copies) <= len(may_have)
 
+    @property
+    def may_give_up(self):
+        """Whether a message may end in doubt though its carrier settles doubts."""
+        return self.others or self.carrier.keeps_ids
+
     def is_any_asked(self, order):
-        return any(each.can_be_asked for each in self.carriers_for(order))
+        return any(each.settles_doubts for each in self.carriers_for(order))
 
     def are_all_asked(self, order):
         return all(each.can_be_asked for each in self.carriers_for(order))
@@ -1319,17 +1355,17 @@ def hold_promises(settings, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("askable", [True, False])
+@pytest.mark.parametrize("askable", [True, False, KEEPS, TELLS])
 def test_the_promises_hold_whatever_happens(hold_promises, askable):
     hold_promises(askable, often)
 
 
-BOTH = [(True, True), (True, False), (False, True), (False, False)]
+BOTH = [(True, True), (True, False), (False, True), (False, False), (KEEPS, False), (TELLS, KEEPS)]
 """Whether the first of two carriers can be asked, and the other."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("askable", "other"), [(True, False), (False, True)])
+@pytest.mark.parametrize(("askable", "other"), [(True, False), (False, True), (KEEPS, False)])
 def test_the_promises_hold_with_two_carriers(hold_promises, askable, other):
     hold_promises(askable, hypothesis_settings(often, max_examples=2), other)
 
@@ -1352,7 +1388,7 @@ def test_the_promises_hold_for_long_with_two_carriers(hold_promises, askable, ot
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("askable", [True, False])
+@pytest.mark.parametrize("askable", [True, False, KEEPS, TELLS])
 def test_the_promises_hold_for_long(hold_promises, askable):
     hold_promises(askable, hypothesis_settings(often, max_examples=1000, derandomize=False))
 
@@ -1361,6 +1397,7 @@ def test_the_promises_hold_for_long(hold_promises, askable):
 
 judge, claim = outcomes.judge, Turns.claim
 end_claim, retry = Message._end_claim, Selection.retry
+judge_one, give, routes_of = Sender.judge_one, Sends.give, Routes.of
 settle_doubts, begin, tend = Message.settle_doubts, Sends.begin, Scheduler.tend
 beat, note_beat, promote = Heartbeat.beat, Pulse.note_beat, PausingScheduler.promote
 
@@ -1445,6 +1482,21 @@ def look_before_the_connection(sends, send):
         )
 
 
+def judge_no_repeat(sender, send, *rest, **more):
+    return None if send.again else judge_one(sender, send, *rest, **more)
+
+
+def give_again_with_another_id(sends, send):
+    if send.again:
+        message = Message(**send.message.__data__ | {"id": uuid4()})
+        send = dataclasses.replace(send, message=message)
+    return give(sends, send)
+
+
+def ask_only_lists(ways, carriers):
+    return Routes(routes_of(ways, carriers).ways, [e.name for e in carriers if e.can_be_asked])
+
+
 def beat_from_the_end(pulse, before):
     note_beat(pulse, pulse.moment())
 
@@ -1522,6 +1574,11 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "it sends what is cancelled": (False, outcomes, "judge", judge_without_cancelling),
     "the last receipt counts": (False, receipts, "_MAY_BECOME", ANY),
     "an early receipt is lost": (False, EarlyReceipt, "keep", lambda *_, **__: None),
+    "a repeat is not judged": (KEEPS, Sender, "judge_one", judge_no_repeat),
+    "a repeat has another id": (KEEPS, Sends, "give", give_again_with_another_id),
+    "nothing is given again": (KEEPS, Sender, "ask", lambda *_: []),
+    "a carrier that keeps ids keeps no doubt": (KEEPS, Routes, "of", ask_only_lists),
+    "what may not go again is gone": (TELLS, Sends, "look_up", lambda *_: []),
     "any yes ends a pause": (False, CarrierWatch, "note_answer", end_any_pause),
     "any probe ends a pause": (False, CarrierState, "end_pause", end_pause_by_any_probe),
     "a probe ends a lengthened pause": (False, carrier_state, "changes_for_pause", leave_probe),

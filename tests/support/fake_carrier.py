@@ -1,5 +1,7 @@
 """A fake carrier for the one seam where a fake is good enough: scheduler and carriers."""
 
+from datetime import timedelta
+
 import pytest
 
 from carriers import Carrier, CarrierError
@@ -64,9 +66,40 @@ class AskableCarrier(FakeCarrier):
         return answer or f"SM{len(self.taken) - 1}"
 
 
+class KeepingCarrier(FakeCarrier):
+    """A carrier that keeps ids: `kept` has a reference for each id of a text that it has taken.
+
+    What it answers says nothing of whether it `takes` a text. `given` lists ids, numbers and texts.
+    """
+
+    keeps_ids = timedelta.max
+
+    def __init__(self):
+        super().__init__()
+        self.kept, self.given, self.takes, self.looked_up = {}, [], True, []
+
+    def send(self, to, text, *, message_id, valid_for):
+        self.given.append((message_id, to, text))
+        if self.takes and message_id not in self.kept:
+            self.kept[message_id] = f"K{len(self.kept)}"
+        return super().send(to, text) or self.kept[message_id]
+
+
+class TellingCarrier(KeepingCarrier):
+    """A carrier that keeps ids, and tells whether it has one; `silence` is why it does not."""
+
+    silence = None
+
+    def look_up(self, message_id):
+        self.looked_up.append(message_id)
+        if self.silence:
+            raise self.silence
+        return self.kept.get(message_id)
+
+
 def die_instead(action, *arguments):
     """Start a thread as a scheduler does that dies as soon as it gives the carrier a text."""
-    if action.__name__ == "find":
+    if action.__name__ in ("find", "look_up"):
         return THIS_MACHINE.submit(action, *arguments)
     raise SystemExit
 

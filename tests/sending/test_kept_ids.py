@@ -1,0 +1,390 @@
+"""Carriers that keep ids: a text in doubt is given again, as the same text, while it may go."""
+
+from itertools import pairwise
+
+import pytest
+
+from access.do_not_call import DoNotCall, OptedOut
+from carriers import CarrierError, Receipt, Reply, Shown
+from databases import on_both
+from fake_carrier import (
+    ACCOUNT,
+    FOR_GOOD,
+    FOR_NOW,
+    SLOWLY,
+    KeepingCarrier,
+    TellingCarrier,
+    die_instead,
+)
+from messages.attempts import Attempt
+from messages.model import Message, Status
+from replies import inbound
+from replies.inbound import ReplyRules
+from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
+from sending.heartbeats import Heartbeat
+from sending.outcomes import MAY_HAVE_TAKEN_IT
+from sending.runtime import THIS_MACHINE, Runtime
+from several_carriers import UNREACHED, NamedCarrier
+from stored_messages import FAKE, again, decide_on, held, key_named, store
+
+pytestmark = on_both
+
+LOST = CarrierError("no answer", in_doubt=True, silent=True)
+OPTED_OUT = CarrierError("the recipient has opted out", opted_out=True)
+WAY_FOR_GOOD = CarrierError("not there", permanent=True, no_route=True)
+RULES = ReplyRules(FAKE, "always", "You get no more texts.", None)
+LOST_AT = "it is lost on its way"
+TOOK = "it takes the text, and its answer is lost"
+
+
+@pytest.fixture
+def keeping():
+    return KeepingCarrier()
+
+
+@pytest.fixture
+def telling():
+    return TellingCarrier()
+
+
+@pytest.fixture
+def give(run_pass):
+    """Make a pass some seconds after noon; the carrier says this to each text."""
+
+    def make(carrier, said, seconds=0, **changes):
+        lost = said in (TOOK, LOST_AT)
+        carrier.takes = said in (TOOK, None)
+        carrier.answer = LOST if lost else said
+        return run_pass(TUESDAY_NOON + seconds * SECOND, carrier, **ALWAYS_OPEN | changes)
+
+    return make
+
+
+def results(message):
+    return [(each.result, each.reference) for each in Attempt.of_messages([message.id])[message.id]]
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        [TOOK, None],
+        [LOST_AT, None],
+        [LOST_AT, TOOK, LOST_AT, None],
+        [TOOK, UNREACHED, None],
+        [TOOK, ACCOUNT, None],
+        [TOOK, SLOWLY, None],
+    ],
+    ids=str,
+)
+def test_it_is_given_again_with_its_id_until_an_answer_comes_and_uses_no_retry(give, keeping, says):
+    message = store(max_retries=0)
+    for number, said in enumerate(says):
+        give(keeping, said, number * 600)
+    assert keeping.given == [(str(message.id), NEW_YORK, "Hello")] * len(says)
+    ended = again(message)
+    assert (ended.status, ended.attempts, ended.in_doubt) == (Status.SENT, 1, 0)
+    assert results(message) == [("taken", "K0")]
+    assert list(keeping.kept) == [str(message.id)]
+
+
+def test_it_is_given_after_ten_seconds_then_more_rarely_and_each_minute_in_the_end(give, keeping):
+    store()
+    given = []
+    for seconds in range(0, 300, 5):
+        before = len(keeping.given)
+        give(keeping, LOST_AT, seconds, retry_delay=600)
+        given += [seconds] * (len(keeping.given) - before)
+    assert given[:2] == [0, 10]
+    gaps = [after - before for before, after in pairwise(given)]
+    assert gaps == sorted(gaps)
+    assert 60 <= gaps[-1] <= 65
+
+
+def test_what_a_dead_scheduler_had_in_hand_is_given_again(give, run_pass, keeping):
+    message = store(max_retries=0)
+    run_pass.runtime = Runtime(submit=die_instead)
+    with pytest.raises(SystemExit):
+        give(keeping, TOOK)
+    run_pass.runtime = THIS_MACHINE
+    Heartbeat.update(beat_at=TUESDAY_NOON - HOUR).execute()
+    for seconds in (60, 120):
+        give(keeping, None, seconds)
+    assert (again(message).status, len(keeping.given)) == (Status.SENT, 1)
+    assert results(message) == [("taken", "K0")]
+
+
+def test_a_scheduler_that_dies_while_it_gives_a_text_again_leaves_the_doubt(
+    give, run_pass, keeping
+):
+    message = store(max_retries=0)
+    give(keeping, TOOK)
+    run_pass.runtime = Runtime(submit=die_instead)
+    with pytest.raises(SystemExit):
+        give(keeping, None, 60)
+    run_pass.runtime = THIS_MACHINE
+    give(keeping, None, 120)
+    assert len(keeping.given) == 1, "it may be alive"
+    Heartbeat.update(beat_at=TUESDAY_NOON - HOUR).execute()
+    for seconds in (180, 240):
+        give(keeping, None, seconds)
+    assert (again(message).status, again(message).attempts) == (Status.SENT, 1)
+    assert results(message) == [("taken", "K0")]
+
+
+# What it answers
+
+
+def test_a_no_for_good_says_that_nothing_was_taken(give, keeping):
+    message = store()
+    give(keeping, LOST_AT)
+    give(keeping, FOR_GOOD, 60)
+    ended = again(message)
+    assert (ended.status, ended.attempts, ended.last_error) == (Status.FAILED, 1, str(FOR_GOOD))
+    assert results(message) == [("refused", None)]
+
+
+def test_who_opted_out_at_the_carrier_joins_the_list(give, keeping):
+    store()
+    give(keeping, LOST_AT)
+    give(keeping, OPTED_OUT, 60)
+    assert OptedOut.lists(NEW_YORK)
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_no_for_now_uses_a_retry_and_leaves_the_doubt(give, keeping, retries):
+    """It says nothing of what came before, as the receiver's 500 does."""
+    message = store(max_retries=retries)
+    give(keeping, TOOK)
+    for minutes in range(1, 1 + max(1, retries)):
+        assert again(message).status in (Status.SCHEDULED, Status.QUEUED)
+        give(keeping, FOR_NOW, minutes * 600, retry_delay=1)
+    ended = again(message)
+    assert (ended.status, ended.attempts) == (Status.FAILED, retries + 1)
+    assert ended.last_error == f"{FOR_NOW}; {MAY_HAVE_TAKEN_IT}"
+
+
+def test_after_a_no_for_now_it_waits_like_any_other(give, keeping):
+    message = store()
+    give(keeping, TOOK)
+    give(keeping, FOR_NOW, 10, retry_delay=60)
+    give(keeping, None, 200, retry_delay=60)
+    assert len(keeping.given) == 2
+    give(keeping, None, 400, retry_delay=60)
+    assert again(message).status == Status.SENT
+
+
+def test_a_callback_settles_it_and_it_is_not_given_again(give, keeping):
+    message = store()
+    give(keeping, TOOK)
+    shown = Shown("K0", str(message.id))
+    inbound.record_reports([shown], TUESDAY_NOON + SECOND, False, FAKE)
+    give(keeping, None, 60)
+    assert (again(message).status, len(keeping.given)) == (Status.SENT, 1)
+
+
+# Whether it may go
+
+
+def list_it(message):
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
+
+
+def cancel_it(message):
+    assert decide_on(again(message)).cancel("shell", TUESDAY_NOON)
+
+
+def end_its_time(message):
+    Message.update(expires_at=TUESDAY_NOON + SECOND).execute()
+
+
+WHYS = {list_it: Status.BLOCKED, cancel_it: Status.CANCELLED, end_its_time: Status.EXPIRED}
+
+
+@pytest.mark.parametrize("why", WHYS)
+@pytest.mark.parametrize("said", [TOOK, LOST_AT])
+def test_what_may_go_no_more_ends_and_the_record_says_that_it_may_be_there(
+    give, keeping, why, said
+):
+    message = store(check_dnc=True)
+    give(keeping, said)
+    why(message)
+    for seconds in (60, 120):
+        give(keeping, None, seconds)
+    assert (again(message).status, len(keeping.given)) == (WHYS[why], 1)
+    assert MAY_HAVE_TAKEN_IT in again(message).last_error
+
+
+@pytest.mark.parametrize("why", WHYS)
+@pytest.mark.parametrize("said", [TOOK, LOST_AT])
+def test_a_carrier_that_tells_is_asked_about_it(give, telling, why, said):
+    message = store(check_dnc=True)
+    give(telling, said)
+    why(message)
+    telling.silence = LOST
+    for seconds in (60, 120):
+        give(telling, None, seconds)
+        assert again(message).status in (Status.SCHEDULED, Status.QUEUED)
+    telling.silence = None
+    for seconds in (180, 240):
+        give(telling, None, seconds)
+    ended = again(message)
+    assert ended.status == (Status.SENT if said == TOOK else WHYS[why])
+    assert ended.carrier_reference == ("K0" if said == TOOK else None)
+    assert MAY_HAVE_TAKEN_IT not in (ended.last_error or "")
+    assert (len(telling.given), telling.looked_up) == (1, [str(message.id)] * 3)
+
+
+def test_a_text_that_may_go_is_not_looked_up(give, telling):
+    store()
+    give(telling, TOOK)
+    give(telling, None, 60)
+    assert (len(telling.given), telling.looked_up) == (2, [])
+
+
+def test_it_waits_in_quiet_hours_and_is_given_again_after_them(run_pass, keeping):
+    closing = TUESDAY_NOON + 5 * HOUR
+    message = store()
+    keeping.answer = LOST
+    run_pass(closing - SECOND, keeping)
+    keeping.answer = None
+    for hours in (0, 1, 15):
+        run_pass(closing + hours * HOUR + 30 * SECOND, keeping)
+    assert len(keeping.given) == 1
+    run_pass(closing + 16 * HOUR + MINUTE, keeping)
+    assert (again(message).status, len(keeping.given)) == (Status.SENT, 2)
+
+
+def test_it_waits_while_its_key_is_paused(give, keeping):
+    key = key_named("shop")
+    message = store(key=key)
+    give(keeping, TOOK)
+    key.pause(TUESDAY_NOON)
+    for seconds in (60, 600):
+        give(keeping, None, seconds)
+    assert len(keeping.given) == 1
+    key.resume(TUESDAY_NOON)
+    give(keeping, None, 700)
+    assert (again(message).status, len(keeping.given)) == (Status.SENT, 2)
+
+
+def test_send_rate_holds_for_it_too(give, keeping):
+    for to in (NEW_YORK, NEIGHBOUR):
+        store(to=to)
+    give(keeping, TOOK)
+    give(keeping, None, 60, send_rate=1 / 60)
+    assert len(keeping.given) == 3
+    give(keeping, None, 60 + 59, send_rate=1 / 60)
+    assert len(keeping.given) == 3
+    give(keeping, None, 60 + 61, send_rate=1 / 60)
+    assert len(keeping.given) == 4
+
+
+def test_what_answers_a_reply_is_given_again_within_its_two_minutes(give, keeping):
+    held(Status.SENT, finished_at=TUESDAY_NOON - HOUR, created_at=TUESDAY_NOON - HOUR)
+    inbound.record([Reply(NEW_YORK, "STOP")], TUESDAY_NOON, RULES)
+    answer = Message.get(Message.answers.is_null(False))
+    give(keeping, TOOK)
+    give(keeping, None, 60)
+    assert (again(answer).status, len(keeping.given)) == (Status.SENT, 2)
+
+
+# Where it may go
+
+
+@pytest.fixture
+def keepers():
+    us, eu = KeepingCarrier(), NamedCarrier("eu")
+    us.name = "us"
+    return us, eu
+
+
+def test_it_stays_with_its_carrier_whatever_becomes_of_that(run_both, keepers):
+    us, eu = keepers
+    us.answer = LOST
+    message = store()
+    run_both(TUESDAY_NOON, carriers=keepers, **ALWAYS_OPEN)
+    us.answer, us.takes = UNREACHED, False
+    store(to=NEIGHBOUR)
+    for hours in range(1, 60, 10):
+        run_both(TUESDAY_NOON + hours * HOUR, carriers=keepers, **ALWAYS_OPEN)
+    assert eu.numbers == [NEIGHBOUR]
+    us.answer = None
+    run_both(TUESDAY_NOON + 61 * HOUR, carriers=keepers, **ALWAYS_OPEN)
+    assert (again(message).status, again(message).carrier) == (Status.SENT, "us")
+    assert len(us.kept) == 1
+
+
+def test_a_no_of_the_way_lets_it_go_through_the_next(run_both, keepers):
+    us, _ = keepers
+    us.answer, us.takes = LOST, False
+    message = store(max_retries=0)
+    run_both(TUESDAY_NOON, carriers=keepers)
+    us.answer = WAY_FOR_GOOD
+    for seconds in (60, 120):
+        run_both(TUESDAY_NOON + seconds * SECOND, carriers=keepers)
+    assert (again(message).status, again(message).carrier) == (Status.SENT, "eu")
+    assert (again(message).attempts, again(message).in_doubt) == (2, 0)
+
+
+def test_once_its_carrier_is_gone_it_is_sent_once_more(run_both, keepers):
+    us, eu = keepers
+    us.answer = LOST
+    message = store()
+    run_both(TUESDAY_NOON, carriers=keepers)
+    run_both(TUESDAY_NOON + 5 * MINUTE, carriers=[eu])
+    assert (again(message).status, again(message).carrier) == (Status.SENT, "eu")
+
+
+# Carriers that keep them for a day
+
+
+@pytest.fixture
+def for_a_day(keeping):
+    keeping.keeps_ids = DAY
+    return keeping
+
+
+@pytest.mark.parametrize("second", [None, LOST_AT])
+def test_after_a_day_it_is_a_doubt_like_others_and_goes_once_more_at_most(give, for_a_day, second):
+    message = store(expires_at=TUESDAY_NOON + 10 * DAY, max_retries=5)
+    for hours in (0, 1, 23, 23.9):
+        give(for_a_day, TOOK, hours * 3600)
+    assert (len(for_a_day.given), again(message).in_doubt) == (4, 1)
+    for_a_day.kept.clear()  # it has forgotten
+    give(for_a_day, second, 23.95 * 3600)
+    assert (len(for_a_day.given), again(message).attempts) == (5, 2)
+    if second:
+        assert (again(message).in_doubt, results(message)) == (2, [("unclear", None)] * 2)
+        give(for_a_day, second, 40 * 3600)
+        assert (len(for_a_day.given), again(message).in_doubt) == (6, 2), "the second one again"
+        for hours in (48, 49):
+            give(for_a_day, None, hours * 3600)
+        assert len(for_a_day.given) == 6
+        assert again(message).status == Status.FAILED
+        assert MAY_HAVE_TAKEN_IT in again(message).last_error
+    else:
+        assert again(message).status == Status.SENT
+        assert results(message) == [("unclear", None), ("taken", "K0")]
+
+
+def test_after_a_day_it_goes_through_the_next_if_its_carrier_is_away(run_both, keepers):
+    us, eu = keepers
+    us.keeps_ids, us.answer = DAY, LOST
+    message = store()
+    run_both(TUESDAY_NOON, carriers=keepers, **ALWAYS_OPEN)
+    us.answer = UNREACHED
+    for hours, copies in ((23, 0), (23.9, 0), (24, 1)):
+        run_both(TUESDAY_NOON + hours * HOUR, carriers=keepers, **ALWAYS_OPEN)
+        assert len(eu.texts) == copies
+    assert (again(message).status, again(message).carrier) == (Status.SENT, "eu")
+
+
+def test_a_late_word_is_that_of_the_copy_whose_id_is_forgotten(give, for_a_day):
+    message = store(expires_at=TUESDAY_NOON + 10 * DAY)
+    give(for_a_day, TOOK)
+    give(for_a_day, FOR_NOW, 24 * 3600, retry_delay=3600)
+    said = Receipt("K0", True, None, message_id=str(message.id))
+    inbound.record_reports([said], TUESDAY_NOON + DAY + MINUTE, False, FAKE)
+    give(for_a_day, None, 26 * 3600)
+    assert again(message).status == Status.DELIVERED
+    assert len(for_a_day.given) == 2
