@@ -179,12 +179,14 @@ def _link(settings, page=""):
 def _limits(settings, now):
     """Return a notice of each limit per day or month that is used up, once in each."""
     for key, limit in usage.limits_used_up(now, settings.key_limits):
-        begins, _ = limit.span((now - EPOCH) // SECOND)
+        begins, ends = limit.span((now - EPOCH) // SECOND)
         parts = " in parts" if limit.in_parts else ""
         subject = f"limit per {limit.unit}{parts} of key {key.id}"
         if limit.unit in ("d", "mo") and Notice.tell(subject, now, EPOCH + begins * SECOND):
             what = f"{key.name} has used up its limit"
-            yield Notification(what, f"The key {what} of {limit}.", "warning")
+            until = f"its texts are refused until {isoformat(EPOCH + ends * SECOND)}"
+            text = f"The key {what} of {limit}: {until}. flask keys limit replaces it."
+            yield Notification(what, text, "warning")
 
 
 def _countries(settings, now):
