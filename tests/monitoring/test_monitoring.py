@@ -1,5 +1,6 @@
 """What tells an operator how the service is doing: /healthz, /metrics and `flask stats`."""
 
+import contextlib
 import json
 import re
 import shutil
@@ -28,7 +29,7 @@ from running import ROOT
 from samples import HOUR, MINUTE, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
 from sending.carrier_state import CarrierState
 from settings import VERSION
-from stored_messages import again, decide_on, held, key_named, store, store_history
+from stored_messages import again, connection_of, decide_on, held, key_named, store, store_history
 
 
 def refused(response):
@@ -293,6 +294,15 @@ def test_a_web_that_cannot_store_says_it_until_it_can(post, healthz, at):
     assert refused(healthz(TUESDAY_NOON + MINUTE, "?strict"))
     assert post().status_code == 201
     assert healthz(TUESDAY_NOON + MINUTE, "?strict").json["problems"] == []
+
+
+def test_the_health_is_read_while_somebody_else_writes_for_long(settings, database_url, at):
+    store()
+    at(TUESDAY_NOON + MINUTE)
+    client = create_app(settings._replace(carrier_url="simulator:")).test_client()
+    with contextlib.closing(connection_of(database_url)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert client.get("/healthz").json["oldest_due_seconds"] == 60
 
 
 # Situations without a problem
