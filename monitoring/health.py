@@ -39,7 +39,10 @@ KINDS = {  # of problems: the title of a notice, and what to do
         "carrier {} asked for a long pause",
         "Send more slowly: SEND_RATE. It is used again once the pause is over.",
     ),
-    "unroutable": ("texts have no carrier", "Change CARRIER_URL, or cancel the texts."),
+    "unroutable": (
+        "texts have no carrier",
+        "Change CARRIER_URL and restart, or cancel them: flask messages list --status queued.",
+    ),
     "receipts": (
         "receipts of carrier {} do not come",
         "See that the carrier can reach PUBLIC_URL (flask check asks it), and in the carrier's own "
@@ -174,8 +177,8 @@ class Health(NamedTuple):
             if each.trouble:
                 yield each.problem()
         if texts := self.without_carrier:
-            have = "text has" if texts == 1 else "texts have"
-            why = "no usable carrier for their country and key"
+            have, their = ("text has", "its") if texts == 1 else ("texts have", "their")
+            why = f"no usable carrier for {their} country and key"
             yield Problem("unroutable", f"{texts} {have} {why}")
         if self.trouble and not self.carriers:
             yield _trouble(self)

@@ -94,7 +94,7 @@ def _problems(settings, now):
         told = Notice.about(subject)
         if not told.level and told.change(level=1, told_at=now):
             text = (
-                f"{problem.sentence}. Noticed at {isoformat(now)}. {_waiting(problem)}. "
+                f"{problem.sentence}. Noticed at {isoformat(now)}. {_waiting(problem, now)}. "
                 f"{problem.what_to_do}"
             )
             yield Notification(problem.title, text, "failure")
@@ -111,11 +111,10 @@ def _problems(settings, now):
             yield Notification(f"over: {title}", text, "success")
 
 
-def _waiting(problem):
+def _waiting(problem, now):
     """Return how many texts wait to be sent, or events if the problem is theirs."""
     if problem.kind not in ("events", "receiver"):
-        texts = queue.awaiting_carrier(paused_too=False) + sum(queue.under_way().values())
-        return f"Texts waiting to be sent: {texts}"
+        return f"Texts waiting to be sent: {queue.to_be_sent(now)}"
     by_name = Event.by_name().items()
     waiting = sum(each.waiting for key, each in by_name if problem.name in ("", key))
     return f"Events waiting: {waiting}"

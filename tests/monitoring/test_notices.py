@@ -244,6 +244,21 @@ def test_texts_under_way_are_among_those_that_wait_and_those_of_paused_keys_are_
     assert "Texts waiting to be sent: 3. " in told
 
 
+@on_both
+def test_what_waits_is_what_is_due_without_a_scheduler_too_and_what_is_to_be_tried_again(look):
+    CarrierState.record_pass(TUESDAY_NOON, {"twilio": []})
+    waits = {"status": Status.SCHEDULED, "due_since": TUESDAY_NOON, "attempts": 1}
+    store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 5 * MINUTE)
+    store(send_at=TUESDAY_NOON + 30 * MINUTE, **waits)
+    awaiting(send_at=TUESDAY_NOON)
+    store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 30 * MINUTE)
+    store(key=key_named("paused"), send_at=TUESDAY_NOON + 30 * MINUTE, **waits)
+    key_named("paused").pause(TUESDAY_NOON)
+    told = look(TUESDAY_NOON + 10 * MINUTE)
+    (told,) = (each for each in told if each.startswith("no scheduler"))
+    assert "Texts waiting to be sent: 2. " in told
+
+
 def test_an_outage_that_becomes_a_refused_account_is_something_new(look, people):
     CarrierState.record_pass(TUESDAY_NOON, {"twilio": []})
     CarrierState.begin_pause("twilio", TUESDAY_NOON, trouble="no answer", is_down=True)
