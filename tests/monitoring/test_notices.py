@@ -250,7 +250,7 @@ def test_what_waits_is_what_is_due_without_a_scheduler_too_and_what_is_to_be_tri
     waits = {"status": Status.SCHEDULED, "due_since": TUESDAY_NOON, "attempts": 1}
     store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 5 * MINUTE)
     store(send_at=TUESDAY_NOON + 30 * MINUTE, **waits)
-    awaiting(send_at=TUESDAY_NOON)
+    awaiting(status=Status.SCHEDULED, send_at=TUESDAY_NOON)
     store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 30 * MINUTE)
     store(key=key_named("paused"), send_at=TUESDAY_NOON + 30 * MINUTE, **waits)
     key_named("paused").pause(TUESDAY_NOON)
