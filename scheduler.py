@@ -1,4 +1,4 @@
-"""Promote, expire, send and tell, and log the counts, until nothing is left to be done.
+"""Promote, expire, send and notify, and log the counts, until nothing is left to do.
 
 Run it from cron, or with --every until it is stopped. Any number may run at once.
 """
@@ -43,10 +43,10 @@ MOVES = (
 )
 WAITS = ("waiting for approval", "waiting for a carrier")
 
-TEND_EVERY = 5  # seconds until chores, like promotion, are begun again
-TENDS = 0.2  # seconds of a round for chores, and a batch: texts may wait meanwhile
-LOOK_EVERY = 1  # seconds until a sender that has nothing to do looks again
-LISTENS = 5  # seconds that a single pass lasts at least if a carrier delivers over a session
+TEND_EVERY = 5  # seconds between rounds of chores, like promotion
+TENDS = 0.2  # seconds of chores in a round, plus a batch: texts may have to wait
+LOOK_EVERY = 1  # seconds until an idle sender looks again
+LISTENS = 5  # seconds that a single pass lasts at least, if a carrier delivers over a session
 
 log = logging.getLogger("scheduler")
 counts_log = logging.getLogger("counts")  # on standard output, whatever LOG_LEVEL is
@@ -55,8 +55,8 @@ counts_log = logging.getLogger("counts")  # on standard output, whatever LOG_LEV
 class Scheduler:
     """Promote, expire and send messages, for one pass or until a stop is requested.
 
-    One thread uses the database: it tends what waits and lets each carrier's sender do a step. It
-    never waits for a carrier: other threads do, and their answers come in one queue.
+    One thread uses the database: it does the chores, and lets each carrier's sender take steps. It
+    never waits for a carrier: other threads do that, and their answers come in one queue.
     """
 
     def __init__(
@@ -78,22 +78,22 @@ class Scheduler:
         self.senders = [Sender(settings, each, *shared) for each in (*connected, simulator)]
         self.tend_at = self.step_at = 0  # by the monotonic clock
         self.chores, self.forgotten = deque(), Counter()
-        self.to_date_back = deque()  # tables, since the clock was set back
-        self.due_by = None  # a single pass ends once no text is left that was due by then
+        self.to_date_back = deque()  # tables, after the clock was set back
+        self.due_by = None  # a single pass ends once all texts due by then are done
         self.suspects_death = False  # whether another scheduler may be dead
 
     def run(self, every: float | None, show: Callable[[str], None] = counts_log.info) -> int:
         """Make a single pass, or go on until a stop; return the exit status.
 
-        The counts are shown once nothing is left to be done, and every so many seconds if they are
-        others than before.
+        The counts are shown whenever nothing is left to do, and at least every `every` seconds, but
+        only if they have changed.
         """
         shown, listens = None, any(sender.carrier.listens for sender in self.senders)
         while True:
             status, now = 0, self.clock.monotonic()
             end = now + (every or listens * LISTENS)
             try:
-                # While texts go, passes are so long that beginning them takes little of the time
+                # While texts are sent, passes are long, so that beginning them costs little
                 longest = now + max(every or 0, TEND_EVERY)
                 counts = line(self.run_pass(longest if every else None))
                 if counts != shown:
@@ -102,7 +102,7 @@ class Scheduler:
                 self.go_on_until(end)
             except database.ERRORS as error:
                 database.disconnect()
-                log.error("the pass failed: the database: %s", database.reason(error))
+                log.error("the scheduler cannot work: the database: %s", database.reason(error))
                 status = 1
                 self.stop.sleep(min(TEND_EVERY, end - self.clock.monotonic()))
             if every is None or self.stop.is_requested:
@@ -118,9 +118,9 @@ class Scheduler:
     def run_pass(self, until: float | None = None) -> Counter:
         """Do all that can be done now; return counts of what happened, and of what waits.
 
-        A pass ends once nothing more can be done now, or at `until`, by the monotonic clock, and
-        then leaves open what is under way. Without `until` it is a single one: it leaves texts that
-        have come since its beginning to the next, or it might never end.
+        A pass ends once nothing more can be done now, or at `until`, by the monotonic clock; then
+        it leaves open what is under way. Without `until` it is a single one: it leaves to the next
+        one the texts that came after its beginning, or it might never end.
         """
         for sender in self.senders:
             sender.sends.try_all_threads()
@@ -140,7 +140,7 @@ class Scheduler:
         return counts
 
     def round(self) -> bool:
-        """Tend what is due, and let senders do a step; return whether there is more to do soon.
+        """Do chores, and let senders take a step; return whether there is more to do soon.
 
         A text that one carrier does not take may go through another, so a pass is done only once no
         sender finds anything to do.
@@ -163,16 +163,16 @@ class Scheduler:
         return made_progress or waits or self.suspects_death or bool(self.chores)
 
     def may_claim(self) -> bool:
-        """Return whether texts are to be claimed: a single pass leaves newer ones to the next."""
+        """Return whether to claim texts: a single pass leaves newer ones to the next."""
         return self.due_by is None or waiting.is_any_due(self.due_by)
 
     @property
     def is_busy(self) -> bool:
-        """Whether answers of carriers are awaited or have yet to be recorded."""
+        """Whether carriers have yet to answer, or answers have yet to be recorded."""
         return any(sender.is_busy for sender in self.senders)
 
     def await_answers(self, until: float = math.inf) -> None:
-        """Wait for an answer, but no longer than until there is something else to do."""
+        """Wait for an answer, but only until there is something else to do."""
         seconds = min(self.step_at, until) - self.clock.monotonic()
         ended = self.ended.gather(max(0, min(seconds, TICK, self.stop.seconds_left)))
         for sender in self.senders:
@@ -182,10 +182,10 @@ class Scheduler:
         self.retry(self.collect)
 
     def retry(self, action: Callable, *arguments: Any) -> Any:
-        """Call something that needs the database; while it is away, again; return the result.
+        """Call something that needs the database, again and again while that is away.
 
-        With messages in hand we wait for the database, because giving up would send them twice. We
-        wait no longer than SHUTDOWN_TIMEOUT once a stop is requested.
+        While we hold messages we wait for the database, because giving up would send them twice.
+        Once a stop is requested, we wait no longer than SHUTDOWN_TIMEOUT.
         """
         while True:
             try:
@@ -202,7 +202,7 @@ class Scheduler:
     # What waits
 
     def tend(self) -> None:
-        """Beat, and do some batches of what is to be done every few seconds: there may be many."""
+        """Beat, and do some batches of the chores of every few seconds: there may be many."""
         if self.pulse.is_due:
             self.pulse.beat()
         if self.stop.is_requested:
@@ -218,17 +218,17 @@ class Scheduler:
             if not has_more:
                 self.chores.popleft()
                 continue
-            if chore != self.date_back:  # it is first: the others go by what it changes
+            if chore != self.date_back:  # which stays first: the others depend on what it changes
                 self.chores.rotate(-1)
-            self.step_at = 0  # there may be texts to be sent
+            self.step_at = 0  # there may be new texts to send
             if self.clock.monotonic() - monotonic >= TENDS:
                 break
 
     def begin_chores(self, now: datetime) -> None:
-        """Look after the schedulers and carriers, and begin all chores that are not being done."""
+        """Check on other schedulers and carriers, and begin all chores that are not under way."""
         if not self.to_date_back and CarrierState.is_behind(now):
             self.to_date_back.extend(each for each in models.TABLES if each is not CarrierState)
-            self.to_date_back.append(CarrierState)  # it says that there is more
+            self.to_date_back.append(CarrierState)  # last: is_behind() reads it
         for sender in self.senders:
             sender.inbox.read_list()
         if not self.to_date_back:
@@ -244,7 +244,7 @@ class Scheduler:
     # Chores: each does a batch, and returns whether there may be more
 
     def date_back(self, now: datetime) -> bool:
-        """Date back what lies ahead, because the clock was set back."""
+        """Date back what lies in the future, because the clock was set back."""
         table = self.to_date_back[0]
         with database.passed_over(log, f"{table.__name__} is not dated back"):
             if table.date_back(now):
@@ -266,7 +266,7 @@ class Scheduler:
         return bool(promoted)
 
     def expire(self, now: datetime) -> bool:
-        """Expire what has waited too long for approval, a carrier, or a carrier's answer."""
+        """Expire messages that waited too long for approval, a carrier, or a carrier's answer."""
         expired = waiting.expire(now)
         trouble = CarrierState.in_trouble(self.routes.names) if self.routes.are_several else ()
         lanes = {each: Lane.read(each) for each in claims.own_lanes(self.routes, now)}
@@ -279,12 +279,12 @@ class Scheduler:
         return expired > 0
 
     def is_given_up(self, lane: Lane, trouble: set[str]) -> bool:
-        """Return whether no carrier will soon, if ever, tell whether it took a text in doubt."""
+        """Return whether no carrier will soon, if ever, tell whether it has a text in doubt."""
         asked = self.routes.asked(lane)
         return asked in trouble if asked else not self.routes.order(lane)
 
     def forget(self, now: datetime) -> bool:
-        """Redact and purge what has become too old."""
+        """Redact and purge what is too old."""
         if done := retention.forget(self.settings, now):
             self.forgotten.update(done)
             return True
@@ -295,23 +295,23 @@ class Scheduler:
         return False
 
     def report_unmatched(self, now: datetime) -> None:
-        """Warn, once an hour over all schedulers, of receipts that match no message."""
+        """Warn of receipts that match no message, once an hour over all schedulers."""
         unmatched = receipts.unmatched(now - timedelta(hours=1), now)
         if unmatched and CarrierState.may_report_unmatched(self.routes.first, now):
             log.warning("receipts of the last hour that match no message: %s", unmatched)
 
     def collect(self) -> None:
-        """Record some of what sessions of carriers delivered."""
+        """Record some of what carriers' sessions delivered."""
         if sum(sender.inbox.collect() for sender in self.senders):
             self.step_at = 0
 
     def collect_all(self) -> None:
-        """Record what sessions of carriers delivered, while there is time."""
+        """Record what carriers' sessions delivered, while there is time."""
         while self.stop.seconds_left and sum(each.inbox.collect() for each in self.senders):
             pass
 
     def go_on_until(self, until: float) -> None:
-        """Do what comes, until an instant of the monotonic clock or a stop."""
+        """Go on until an instant of the monotonic clock, or a stop."""
         while self.clock.monotonic() < until and not self.stop.is_requested:
             self.await_answers(until)
             if not self.round():
@@ -323,10 +323,10 @@ class Scheduler:
             self.await_answers()
 
     def close(self) -> None:
-        """Close the carriers; record what they said before and meanwhile.
+        """Close the carriers, and record what they have said by then.
 
-        If the database fails, they stay open, so that unacknowledged receipts come again. They also
-        stay open if they still owe answers when time is up.
+        If the database fails, they stay open, so that unacknowledged receipts come again; so they
+        do if answers are still missing when the time is up.
         """
         self.collect_all()
         self.pulse.end()
@@ -343,7 +343,7 @@ def line(counts: Counter) -> str:
 
 
 def main() -> int:
-    """Run one pass, or one every so often until SIGTERM or SIGINT; return the exit status."""
+    """Run one pass, or passes until SIGTERM or SIGINT; return the exit status."""
     options = read_options()
     settings = environment.load_or_exit()
     start_log(options, settings)
@@ -397,7 +397,7 @@ def read_options() -> argparse.Namespace:
 
 
 def start_log(options: argparse.Namespace, settings: environment.Settings) -> None:
-    """Set up the log as options and settings say, and begin it with the version."""
+    """Set up the log by the options and settings, and begin it with the version."""
     level = "DEBUG" if options.verbose else settings.log_level
     if options.quiet and level in ("DEBUG", "INFO"):
         level = "WARNING"
@@ -406,7 +406,7 @@ def start_log(options: argparse.Namespace, settings: environment.Settings) -> No
     counts_log.setLevel("WARNING" if options.quiet else "INFO")
     counts_log.addHandler(printed := logging.StreamHandler(sys.stdout))
     printed.setFormatter(logs.formatter(settings.log_format))
-    if options.every or options.verbose:  # a single pass prints no more than its counts
+    if options.every or options.verbose:  # a single pass prints only its counts
         log.info("Text Message Sending Service %s", environment.VERSION)
 
 
@@ -419,7 +419,7 @@ def seconds(text: str) -> float:
 
 
 def introduce(connected: Sequence[Carrier]) -> None:
-    """Log where texts go, or that they go nowhere."""
+    """Log where texts go, if anywhere."""
     if not connected:
         log.warning("CARRIER_URL is not set: messages are promoted and wait")
         return
@@ -431,8 +431,8 @@ def introduce(connected: Sequence[Carrier]) -> None:
 
 
 def end(status: int) -> NoReturn:
-    """End the process, and do not wait for threads: a carrier may keep them for a minute."""
-    with suppress(OSError):  # there may be no reader any more
+    """End the process without waiting for threads, which a carrier may delay by a minute."""
+    with suppress(OSError):  # nobody may be reading any more
         print(end="", flush=True)
     os._exit(status)
 

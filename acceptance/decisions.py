@@ -1,4 +1,4 @@
-"""Decide on new messages, in their order: pure, from what a transaction has read."""
+"""Decide on new messages in order; pure functions of what the transaction has read."""
 
 from bisect import insort
 from collections import Counter
@@ -15,7 +15,7 @@ from messages.model import Message, Status
 
 
 class NewMessage(NamedTuple):
-    """All that is decided of a message before it is stored."""
+    """All that is decided about a message before it is stored."""
 
     id: UUID
     key: int
@@ -35,7 +35,7 @@ class NewMessage(NamedTuple):
     lane: str
     idempotency_key: str | None = None
     request_digest: str | None = None
-    answer: str | None = None  # kept for a repeated request
+    answer: str | None = None  # for a repeated request
 
     @property
     def second(self) -> int:
@@ -48,7 +48,7 @@ class NewMessage(NamedTuple):
         return (self.key, self.idempotency_key) if self.idempotency_key else None
 
     def row(self) -> dict[str, Any]:
-        """Return the values of its columns; the others have the table's defaults."""
+        """Return its columns' values; the other columns have the table's defaults."""
         more = {"first_send_at": self.send_at, "approved": not self.manual_mode, "attempts": 0}
         return self._asdict() | more
 
@@ -65,13 +65,13 @@ class Request(NamedTuple):
     """A message to be stored, and the limits that the settings set."""
 
     message: NewMessage
-    default_limits: tuple[Limit, ...] = ()  # for a key that has none of its own
+    default_limits: tuple[Limit, ...] = ()  # for keys without limits of their own
     recipient_limit: Limit | None = None
     spare_opted_out: bool = False  # refuse opted-out numbers, whatever the message's check_dnc
 
 
 Decision = Exception | NewMessage
-"""A message that is stored, or why it is not."""
+"""A message to be stored, or why it is not."""
 
 
 class Known(NamedTuple):
@@ -80,13 +80,13 @@ class Known(NamedTuple):
     keys: dict[int, ApiKey]
     earlier: dict[tuple[int, str], Message | NewMessage]  # by their unique keys
     listed: dict[str, bool]  # the numbers on either list, each with whether it opted out
-    most: dict[Window, int]  # what the limits of the keys allow
-    used: Counter[Window]  # of that
-    added: Counter[Window]  # by the messages that are accepted
-    accepted_at: dict[tuple[str, Limit], list[datetime]]  # to each number, the latest first
+    most: dict[Window, int]  # what the keys' limits allow
+    used: Counter[Window]  # how much of that is used
+    added: Counter[Window]  # how much the accepted messages add
+    accepted_at: dict[tuple[str, Limit], list[datetime]]  # by number, latest first
 
     def key_limits(self, request: Request) -> tuple[Limit, ...]:
-        """Return the limits that hold for the key of a message."""
+        """Return the limits that apply to a message's key."""
         key = self.keys.get(request.message.key)
         return key.limits_or(request.default_limits) if key else request.default_limits
 
@@ -109,7 +109,7 @@ class Known(NamedTuple):
         return max(filter(None, reached), key=lambda each: each.free_at, default=None)
 
     def accept(self, request: Request) -> NewMessage:
-        """Count a message that is accepted, and return it."""
+        """Count an accepted message, and return it."""
         message = request.message
         if message.unique_key:
             self.earlier[message.unique_key] = message
@@ -124,5 +124,5 @@ class Known(NamedTuple):
 
 
 def decide(requests: Iterable[Request], known: Known) -> list[Decision]:
-    """Return each message if it may be stored, after those before it, or why it may not be."""
+    """Return each message, if it may be stored after those before it, or why it may not be."""
     return [known.refusal(request) or known.accept(request) for request in requests]

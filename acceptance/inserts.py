@@ -1,7 +1,7 @@
 """Insert the rows of several requests in one statement.
 
-Waiting for the disk is most of what an insert costs, and ten rows wait no longer than one. Only
-requests that create wait in this queue.
+Most of the cost of an insert is waiting for the disk, and ten rows wait no longer than one. Only
+requests that create messages wait in this queue.
 """
 
 import logging
@@ -18,14 +18,14 @@ from database import db, is_outage
 log = logging.getLogger("inserts")
 
 MOST = 32  # rows in a statement: other writers wait for it
-YIELDS = 3  # times that other greenlets run, so that their requests can join the batch
+YIELDS = 3  # how often other greenlets run first, so that their requests can join the batch
 
 
 class Inserts:
-    """A queue of rows, and the thread that inserts them; a greenlet under gunicorn.
+    """A queue of rows, and the thread that inserts them, which is a greenlet under gunicorn.
 
-    `insert_all` takes a list of rows and returns a list of outcomes. Whatever it raises because of
-    one row reaches that row's caller alone.
+    `insert_all` takes a list of rows and returns a list of outcomes. What it raises because of one
+    row reaches only that row's caller.
     """
 
     def __init__(self, insert_all: Callable[[list], list]):
@@ -37,7 +37,7 @@ class Inserts:
     def insert(self, row: Any) -> Any:
         """Insert a row; return its outcome, or raise what inserting it raised.
 
-        Within a transaction of the caller, which may yet be rolled back, insert it there and alone.
+        In a transaction of the caller, which may yet be rolled back, insert the row alone there.
         """
         if db.in_transaction():
             return self.insert_all([row])[0]
@@ -62,14 +62,14 @@ class Inserts:
                 try:
                     self._fill(batch)
                     self._insert(batch)
-                except Exception as error:  # its words may hold a number
+                except Exception as error:  # its message may hold a number
                     log.error("a batch of rows failed: unexpected %s", type(error).__name__)
                     _refuse(batch, error)
         finally:
             self._process = None  # the next row starts another thread
 
     def _fill(self, batch):
-        """Add the rows that requests under way bring."""
+        """Add the rows of requests under way."""
         for _ in range(YIELDS):
             time.sleep(0)
         while len(batch) < MOST and not self._rows.empty():
@@ -94,7 +94,7 @@ class Inserts:
 
 
 def _refuse(batch, error):
-    """Have the callers of rows that have no outcome yet raise an error."""
+    """Let the callers of rows without an outcome raise an error."""
     for _, future in batch:
         if not future.done():
             future.set_exception(error)

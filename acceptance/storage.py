@@ -23,7 +23,7 @@ UNLESS_TAKEN = (
     "ON CONFLICT (key_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
     " RETURNING id"
 )
-"""Leave out the rows whose idempotency key is taken; return a row for each of the others."""
+"""Skip rows whose idempotency key is taken; return a row for each of the others."""
 
 FIELDS = [
     Message._meta.fields[name]
@@ -44,10 +44,10 @@ def store(request: Request) -> None:
 
 
 def insert_all(requests: Sequence[Request]) -> list[Decision]:
-    """Decide on messages in their order, insert those that may be stored; return the decisions.
+    """Decide on messages in order, and insert those that may be stored; return the decisions.
 
-    Start again if another process meanwhile stores one of their idempotency keys, or uses up what
-    they need of a limit.
+    Start again if, meanwhile, another process stores one of their idempotency keys, or uses up the
+    rest of a limit.
     """
     with db.atomic() as transaction:
         while True:
@@ -61,7 +61,7 @@ def insert_all(requests: Sequence[Request]) -> list[Decision]:
 
 
 def stored_before(key: int, idempotency_key: str) -> Message | None:
-    """Return the message that this key's request with this idempotency key created."""
+    """Return the message that was created by this key's request with this idempotency key."""
     return Message.get_or_none(Message.key == key, Message.idempotency_key == idempotency_key)
 
 
@@ -69,9 +69,9 @@ def stored_before(key: int, idempotency_key: str) -> Message | None:
 
 
 def _read(requests):
-    """Return the snapshot that decides on messages.
+    """Return the snapshot by which to decide on messages.
 
-    Repeats are read last: what has used up a limit until then is known to be one.
+    Repeats are read last, so that an original that has just used up a limit is found.
     """
     messages = [request.message for request in requests]
     columns = (ApiKey.id, ApiKey.role, ApiKey.limits)
@@ -91,7 +91,7 @@ def _read(requests):
 
 
 def _accepted_to(requests):
-    """Lock the numbers that have a limit; return when messages to them were accepted."""
+    """Lock the limited numbers; return when messages to them were accepted."""
     limited = [request for request in requests if request.recipient_limit]
     lock_numbers({request.message.to for request in limited})
     since = min((request.message.created_at for request in limited), default=None)
@@ -103,7 +103,7 @@ def _accepted_to(requests):
 
 
 def _earlier(unique_keys):
-    """Return the messages that have these pairs of key and idempotency key, by the pairs."""
+    """Return the messages with these pairs of key and idempotency key, by pair."""
     if not unique_keys:
         return {}
     pairs = ((Message.key == key) & (Message.idempotency_key == name) for key, name in unique_keys)
@@ -115,8 +115,8 @@ def _earlier(unique_keys):
 def _insert(messages):
     """Insert messages in one statement; return how many are stored.
 
-    In the order of their idempotency keys: two batches that insert the same ones in another order
-    would be a deadlock on Postgres.
+    They go in the order of their idempotency keys: on Postgres, two batches that insert the same
+    ones in different orders would deadlock.
     """
     if not messages:
         return 0
@@ -126,7 +126,7 @@ def _insert(messages):
 
 
 def _count(known):
-    """Count what is accepted; return False if others have left less than it needs meanwhile."""
+    """Count what is accepted; return False if, meanwhile, others have used what it needs."""
     return all(used <= known.most[each] for each, used in KeyUse.add(known.added).items())
 
 

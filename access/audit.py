@@ -1,7 +1,7 @@
 """The audit: who did what and when, to which message, key or number.
 
-Each row is added in the same transaction as the action it records, by the code that makes the
-change. Rows are never changed, and hold no secret and no text of a message.
+The code that makes a change adds its row in the same transaction. Rows are never changed, and hold
+no secret and no text of a message.
 """
 
 import os
@@ -29,7 +29,7 @@ class Actor(NamedTuple):
 
 
 signed_in = ContextVar("signed_in", default=None)
-"""The Actor who is signed in, while the desk serves a request."""
+"""The Actor who is signed in, while the desk handles a request."""
 
 
 def actor() -> Actor:

@@ -1,4 +1,4 @@
-"""The Do Not Call list: the numbers that get no text, and everything that happened to them.
+"""The Do Not Call list: the numbers that get no texts, and everything that happened to them.
 
 These are two lists: of recipients who opted out, whoever noted that, and of our own entries.
 """
@@ -16,7 +16,7 @@ from access.rules import LAST
 from database import PAST, InstantField, Table, db, in_pages
 from database.clock import SKEW
 
-# As SQL: peewee takes five times as long to write thousands of rows as a database to insert them.
+# In SQL: peewee takes five times as long to write thousands of rows as a database to insert them.
 # {numbers} is a table of an array of numbers
 
 JOIN = """\
@@ -38,7 +38,7 @@ INSERT INTO last_reply (number, said_at)
 SELECT value, {param} FROM {numbers} WHERE true
 ON CONFLICT (number) DO UPDATE SET said_at = excluded.said_at
 """
-"""Note when numbers said their last word."""
+"""Note when numbers last said STOP or START."""
 
 
 def _execute(statement, *values, numbers, table=None):
@@ -48,11 +48,11 @@ def _execute(statement, *values, numbers, table=None):
 
 
 class OnDoNotCallList(Exception):
-    """A text is refused: its number is on the list, maybe because the recipient opted out."""
+    """A text is refused because its number is on the list, perhaps by the recipient's own wish."""
 
 
 class _NumberList:
-    """What both lists can do."""
+    """What both lists have in common."""
 
     kind: ClassVar[str]  # in the history, the audit and the commands
 
@@ -74,7 +74,7 @@ class _NumberList:
 
     @classmethod
     def has(cls, number: Field) -> Expression:
-        """Return the condition that a number is on this list."""
+        """Match numbers that are on this list."""
         return fn.EXISTS(cls.select(SQL("1")).where(cls.number == number))
 
     @classmethod
@@ -100,14 +100,14 @@ class _NumberList:
         """Put numbers on this list; return how many were not on it yet.
 
         `who` is the person who did it, and `said_at` the carrier's time of a reply. The numbers are
-        sorted, so two calls at once cannot deadlock on Postgres.
+        sorted, so that two concurrent calls cannot deadlock on Postgres.
         """
         added_at, table = cls.added_at.db_value(now), cls._meta.table_name
         with db.atomic():
             rows = _execute(JOIN, added_at, source, numbers=sorted(numbers), table=table)
             joined = [number for (number,) in rows.fetchall()]
             cls._note(joined, now, "joined", source, who, said_at)
-            if source == "import" and joined:  # the history has each of them
+            if source == "import" and joined:  # the history lists each of them
                 Audit.note(Action.IMPORTED, now, count=len(joined), details=cls.kind)
             elif source == "operator":
                 Audit.note_each(Action.ADDED, now, Audit.number, joined, cls.kind)
@@ -142,11 +142,11 @@ class _NumberList:
 
 
 class OptedOut(_NumberList, Table):
-    """The recipients who want no texts; START ends that."""
+    """The recipients who want no texts; START takes them off."""
 
     number = TextField(primary_key=True)  # E.164
     added_at = InstantField()
-    source = TextField()  # reply, carrier, or who noted it: operator or import
+    source = TextField()  # reply or carrier, or operator or import if people noted it
 
     kind = "opt-out"
 
@@ -162,7 +162,7 @@ class OptedOut(_NumberList, Table):
         who: str | None = None,
         said_at: datetime | None = None,
     ) -> int:
-        """Put numbers on this list, as said now if people note it; return how many are new."""
+        """Put numbers on this list, as of now if people note it; return how many are new."""
         numbers = sorted(numbers)
         with db.atomic():
             if source in ("operator", "import"):
@@ -171,12 +171,12 @@ class OptedOut(_NumberList, Table):
 
     @classmethod
     def end(cls, number: str, now: datetime, said_at: datetime | None) -> None:
-        """Take a number off this list, because it has replied START."""
+        """Take a number off this list, because it replied START."""
         cls.drop([number], now, "reply", said_at=said_at)
 
 
 class DoNotCall(_NumberList, Table):
-    """The numbers that people or files put on the list; people alone remove them."""
+    """The numbers that people or files put on the list; only people remove them."""
 
     number = TextField(primary_key=True)  # E.164
     added_at = InstantField()
@@ -194,8 +194,8 @@ def is_listed(number: str) -> bool:
 
 
 def listed(numbers: Collection[str]) -> dict[str, bool]:
-    """Return which numbers are on either list, each with whether it opted out."""
-    if not numbers:  # as in most claims of an idle sender
+    """Return the numbers that are on either list, each with whether it opted out."""
+    if not numbers:  # as for most claims of an idle sender
         return {}
     ours, theirs = DoNotCall.among(numbers), OptedOut.among(numbers)
     return dict.fromkeys(ours, False) | dict.fromkeys(theirs, True)
@@ -210,9 +210,9 @@ def remove(numbers: Iterable[str], now: datetime, who: str) -> int:
 
 
 def gets(which: type[OptedOut] | type[DoNotCall], check_dnc: str) -> str:
-    """Return in words which texts a number on one of the lists does not get.
+    """Describe the texts that a number on one of the lists does not get.
 
-    `check_dnc` is for keys without a rule of their own.
+    `check_dnc` is the setting for keys without a rule of their own.
     """
     is_kept_off = check_dnc == "always" or (which is OptedOut and check_dnc == "opted-out")
     words = "gets no texts" if is_kept_off else "gets no texts with check_dnc"
@@ -231,16 +231,16 @@ class DoNotCallHistory(Table):
     what = TextField()  # joined or left
     why = TextField()  # operator, import, reply or carrier
     who = TextField(null=True)  # the name of a key, or "shell"; null for reply and carrier
-    said_at = InstantField(null=True)  # the carrier's time of a reply, if it told one
+    said_at = InstantField(null=True)  # the carrier's time of a reply, if it gave one
 
     @classmethod
     def of(cls, number: str) -> list[Self]:
-        """Return what happened to a number, the oldest first."""
+        """Return what happened to a number, oldest first."""
         return list(cls.select().where(cls.number == number).order_by(cls.id))
 
     @classmethod
     def why_at(cls, number: str, at: datetime) -> str | None:
-        """Return why the list kept texts from a number at an instant; None if it is not known."""
+        """Return why the list blocked texts to a number at an instant; None if not known."""
         last = {each.kind: each for each in cls.of(number) if each.at <= at}
         if (opted_out := last.get(OptedOut.kind)) and opted_out.what == "joined":
             return f"the recipient opted out on {opted_out.at:%Y-%m-%d}"
@@ -252,19 +252,19 @@ class DoNotCallHistory(Table):
 class LastReply(Table):
     """When each number last said STOP or START, whether or not that changed the list.
 
-    A STOP that a carrier reports counts, too, and so does one that people note.
+    A STOP that a carrier reports, or that people note, counts, too.
     """
 
     number = TextField(primary_key=True)
-    # By the carrier's clock if it told the time, otherwise the arrival
+    # By the carrier's clock if it gave the time, otherwise the arrival
     said_at = InstantField(PAST)
 
     @classmethod
     def note(cls, number: str, said_at: datetime | None, now: datetime) -> bool:
-        """Note a reply; return False if a newer reply was already noted.
+        """Note a reply; return False if a newer one was noted already.
 
-        Carriers tell whole seconds, so replies of the same second count in the order of arrival.
-        On Postgres this locks the number, so its replies take effect one after the other.
+        Carriers report whole seconds, so replies of the same second count in the order of arrival.
+        On Postgres this locks the number, so that its replies take effect one after the other.
         """
         in_order = said_at is None or said_at > now + SKEW  # then the carrier's clock is wrong
         reply = cls.insert(number=number, said_at=now if in_order else said_at)
@@ -278,9 +278,9 @@ class LastReply(Table):
 
     @classmethod
     def forget(cls, numbers: Collection[str], until: datetime = LAST) -> None:
-        """Forget when numbers last replied, up to an instant, unless the list's history keeps them.
+        """Forget when numbers last replied, up to an instant, unless the list's history has them.
 
-        If it is kept there, an older word that comes late must still change nothing.
+        While they are, an older word that arrives late must still change nothing.
         """
         kept = DoNotCallHistory.select().where(DoNotCallHistory.number == cls.number)
         old = cls.number.in_([*numbers]) & (cls.said_at <= until)

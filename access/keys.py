@@ -1,4 +1,4 @@
-"""Keys: who may send, and who may sign in to the desk and see what."""
+"""Keys: who may send, who may sign in to the desk, and what they see there."""
 
 import hashlib
 import secrets
@@ -32,7 +32,7 @@ FIND = "SELECT * FROM api_key WHERE digest = {param} OR old_digest = {param}"
 
 
 class ApiKey(Table):
-    name = TextField()  # unique among those that are not revoked
+    name = TextField()  # unique among the keys that are not revoked
     group = TextField(null=True)
     role = TextField(default=Role.SENDER, constraints=[SQL("DEFAULT 'sender'")])
     digest = TextField(unique=True)
@@ -44,7 +44,7 @@ class ApiKey(Table):
     old_expires_at = InstantField(null=True)
     limits = TextField(null=True)  # "5/s,20000p/mo"; null: KEY_LIMITS
     paused_at = InstantField(null=True)  # its requests are refused, and its texts wait
-    # The rules of its own, see KeyRules
+    # Its own rules, see KeyRules
     hours = TextField(null=True)
     quiet_hours = TextField(null=True)
     check_dnc = TextField(null=True)
@@ -79,9 +79,9 @@ class ApiKey(Table):
 
     @classmethod
     def authenticate(cls, secret: str, now: datetime) -> Self | None:
-        """Return the key of a secret, or None if it is unknown, expired or revoked; note its use.
+        """Return a secret's key, or None if it is unknown, expired or revoked; note its use.
 
-        It was read at most a second ago.
+        It may be up to a second stale.
         """
         digest = digest_of(secret)
         key = _find(digest, int(monotonic()))
@@ -93,7 +93,7 @@ class ApiKey(Table):
         return key
 
     def note_use(self, now: datetime) -> None:
-        """Store the hour in which this key is used."""
+        """Record, to the hour, that this key was used."""
         hour = now.replace(minute=0, second=0, microsecond=0)
         if self.last_used_at != hour:
             ApiKey.update(last_used_at=hour).where(ApiKey.id == self.id).execute()
@@ -101,7 +101,7 @@ class ApiKey(Table):
 
     @property
     def rules(self) -> KeyRules:
-        """The rules that this key has of its own."""
+        """This key's own rules."""
         return KeyRules(*(getattr(self, name) for name in KeyRules._fields))
 
     @classmethod
@@ -125,12 +125,12 @@ class ApiKey(Table):
     @classmethod
     def in_group(cls, group: str | None) -> ModelSelect:
         """Select the keys of a group; none without a group."""
-        # As a Value, so that None becomes "= NULL", which is never true
+        # A Value, so that None becomes "= NULL", which is never true
         return cls.select(cls.id).where(cls.group == Value(group))
 
     @classmethod
     def named(cls, name: str) -> Self:
-        """Return the live key with this name, else a revoked one; raise Refused without either."""
+        """Return the live key of this name, or else a revoked one; raise Refused for neither."""
         latest = (cls.revoked_at.is_null().desc(), cls.id.desc())
         key = cls.select().where(cls.name == name).order_by(*latest).first()
         if key is None:
@@ -140,8 +140,8 @@ class ApiKey(Table):
     def rotate(self, old_expires_at: datetime, now: datetime) -> str:
         """Give this key a new secret and return it; the old one stays valid until an instant.
 
-        Raise Refused if the one before is still valid, since it would end at once though programs
-        may use it, unless the old one is to end at once, too.
+        Raise Refused if the secret before that is still valid, since it would end at once though
+        programs may use it; but not if the old one is to end at once, too.
         """
         secret = _new_secret()
         changes = {"digest": digest_of(secret), "old_digest": self.digest}
@@ -164,7 +164,7 @@ class ApiKey(Table):
             raise Refused(f"the key {self.name!r} is revoked")
 
     def revoke(self, now: datetime) -> bool:
-        """Refuse this key from now on; return False if it was revoked, paused or resumed since."""
+        """Refuse this key from now on; return False if it has been revoked, paused or resumed."""
         as_read = ApiKey.paused_at.is_null(self.paused_at is None)
         return self._change(Action.REVOKED_KEY, now, None, as_read, revoked_at=now)
 
@@ -189,7 +189,7 @@ class ApiKey(Table):
         return self._change(action, now, None, before, paused_at=paused_at)
 
     def limit(self, limits: tuple[Limit, ...], now: datetime) -> None:
-        """Set the limits of this key, for the next message on; raise Refused if it is revoked."""
+        """Set this key's limits, from the next message on; raise Refused if it is revoked."""
         written = _written(limits)
         if not self._change(Action.LIMITED_KEY, now, written or "KEY_LIMITS", limits=written):
             raise Refused(f"the key {self.name!r} is revoked")
@@ -202,7 +202,7 @@ class ApiKey(Table):
     def checking(cls, how: str, setting: str) -> ModelSelect:
         """Select the ids of keys whose Do Not Call rule is `how`, one of CHECKS.
 
-        The `setting` holds for keys without a rule of their own.
+        The `setting` is for keys without a rule of their own.
         """
         keys = cls.alias("api_key")
         return keys.select(keys.id).where(fn.COALESCE(keys.check_dnc, setting) == how)
@@ -216,11 +216,11 @@ class ApiKey(Table):
     def _change(self, action, now, details, *conditions, **changes):
         """Change this key; return False if it is revoked, or does not meet the conditions.
 
-        The audit has no row if it has these values already.
+        Add no row to the audit if it has these values already.
         """
         live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
         with db.transaction():
-            before = ApiKey.get_by_id(self.id)  # unlocked: it waits for no create under way
+            before = ApiKey.get_by_id(self.id)  # unlocked, so as not to wait for requests under way
             done = ApiKey.update(changes).where(live, *conditions).execute() == 1
             if done and any(getattr(before, name) != value for name, value in changes.items()):
                 self._audit(action, now, details)
@@ -231,12 +231,12 @@ class ApiKey(Table):
 
 
 def digest_of(secret: str) -> str:
-    """Return what is stored. SHA-256 is enough for a secret of 256 random bits."""
+    """Return what is stored of a secret. SHA-256 is enough for 256 random bits."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def names_of_senders() -> list[str]:
-    """Return the names of the keys that send texts, revoked ones too, each name once."""
+    """Return the names of the keys that send texts, including revoked ones, each once."""
     senders = ApiKey.select(ApiKey.name).where(ApiKey.role.in_(MAY_SEND)).distinct()
     return [key.name for key in senders.order_by(ApiKey.name)]
 
@@ -247,7 +247,7 @@ def all_keys() -> list[ApiKey]:
 
 
 def rules_of(ids: Collection[int]) -> dict[int, KeyRules]:
-    """Return the rules of keys, by their ids, as they are now."""
+    """Return the present rules of keys, by key id."""
     if not ids:
         return {}
     columns = (getattr(ApiKey, name) for name in KeyRules._fields)
@@ -261,15 +261,15 @@ def names_of(ids: Collection[int]) -> dict[int, str]:
 
 
 def ids_of(names: Collection[str]) -> dict[int, str]:
-    """Return the ids of all keys with one of these names, revoked ones too, each with its name."""
+    """Return the ids of all keys with these names, including revoked ones, each with its name."""
     return dict(ApiKey.select(ApiKey.id, ApiKey.name).where(ApiKey.name.in_([*names])).tuples())
 
 
 @lru_cache(1000)
 def _find(digest, second):
-    """Return the key with a digest, the present one or the one before a rotation.
+    """Return the key whose present digest, or the one before a rotation, is this.
 
-    It is read once in each second of the monotonic clock, since others may change it.
+    It is read again in each second of the monotonic clock, since others may change it.
     """
     return next(iter(ApiKey.raw(FIND.format(param=db.param), digest, digest)), None)
 

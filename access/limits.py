@@ -1,4 +1,4 @@
-"""Limits of keys and recipients: how they are written, what keys have used up, the refusal.
+"""Limits of keys and recipients: how they are written, how much is used up, the refusal.
 
 A key's windows are the seconds, minutes, hours, days and months of UTC; a recipient's slides.
 """
@@ -19,8 +19,8 @@ from database.clock import SKEW
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "mo": 31 * 86_400}  # seconds, at most
 SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
 
-KEPT = 100
-"""Windows that are kept of each unit: a late request, or one after a step of the clock, has its."""
+WINDOWS_KEPT = 100
+"""How many windows of each unit to keep, for late requests and steps of the clock."""
 
 SELECT = "SELECT key_id, begins, seconds, in_parts, used FROM key_use"
 OR_ADD = (
@@ -28,7 +28,7 @@ OR_ADD = (
     " DO UPDATE SET used = key_use.used + excluded.used"
     " RETURNING key_id, begins, seconds, in_parts, used"
 )
-"""In SQL: they are part of each create of a key with limits."""
+"""In SQL, because each request of a key with limits runs it."""
 
 
 class Limit(NamedTuple):
@@ -64,7 +64,7 @@ class Limit(NamedTuple):
         return (first - EPOCH) // SECOND, (next_first - EPOCH) // SECOND
 
     def window_of(self, key: int, second: int) -> "Window":
-        """Return the window in which a message of a key counts that is accepted in a second."""
+        """Return the window in which a key's message counts if it is accepted in this second."""
         return Window(key, self.span(second)[0], self.seconds, self.in_parts)
 
     def needs(self, parts: int) -> int:
@@ -94,7 +94,7 @@ class LimitReached(Exception):
 class TooManyParts(Exception):
     """A message has more parts than a limit of its key ever allows."""
 
-    free_at = LAST  # never: of several refusals, the one that counts
+    free_at = LAST  # never: the longest wait of several refusals counts
 
     def __init__(self, parts: int, limit: Limit):
         super().__init__(f"The text has {parts} parts, which the key's limit of {limit} forbids.")
@@ -163,7 +163,7 @@ class KeyUse(Table):
 
     @classmethod
     def of(cls, windows: Collection[Window]) -> Counter[Window]:
-        """Return what is used up in these windows, and in some others of the same keys."""
+        """Return what is used up in these windows, and in some others of their keys."""
         if not windows:
             return Counter()
         sets = {each.key_id for each in windows}, {each.begins for each in windows}
@@ -175,9 +175,9 @@ class KeyUse(Table):
 
     @classmethod
     def add(cls, more: Counter[Window]) -> Counter[Window]:
-        """Count more in these windows; return what is used up in each then.
+        """Add to these windows; return what is then used up in each.
 
-        They are locked, in their order against deadlocks, until the transaction ends.
+        They stay locked until the transaction ends, and are locked in order against deadlocks.
         """
         if not more:
             return Counter()
@@ -191,19 +191,21 @@ class KeyUse(Table):
 
     @classmethod
     def _forget_before(cls, window):
-        """Forget the windows like this one that are long over."""
+        """Delete windows like this one that are long over."""
         alike = (cls.key_id == window.key_id) & (cls.seconds == window.seconds)
         alike &= cls.in_parts == window.in_parts
-        cls.delete().where(alike, cls.begins < window.begins - KEPT * window.seconds).execute()
+        cls.delete().where(
+            alike, cls.begins < window.begins - WINDOWS_KEPT * window.seconds
+        ).execute()
 
     @classmethod
     def date_back(cls, now: datetime) -> int:
-        """Forget the windows that have not begun: the clock was ahead, and was set back since."""
+        """Delete windows that have not begun: the clock was ahead, and has been set back."""
         return cls.delete().where(cls.begins > (now + SKEW - EPOCH) // SECOND).execute()
 
 
 def needs(limits: Iterable[Limit], key: int, second: int, parts: int) -> Counter[Window]:
-    """Return what a message of this many parts, accepted in a second, uses up of a key's limits."""
+    """Return what a message of this many parts, accepted in a second, uses of a key's limits."""
     return Counter({each.window_of(key, second): each.needs(parts) for each in limits})
 
 
@@ -212,7 +214,7 @@ def recipient_reached(
 ) -> list[LimitReached]:
     """Return a refusal if the window that ends at an instant has as many messages as allowed.
 
-    `accepted_at` is when those to the number were accepted, the latest first.
+    `accepted_at` has the times at which messages to the number were accepted, latest first.
     """
     if len(accepted_at) < limit.number or accepted_at[limit.number - 1] <= at - limit.window:
         return []

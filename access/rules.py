@@ -1,4 +1,4 @@
-"""The rules that hold for messages: those of their key, or else the settings."""
+"""The rules for messages: those of their key, or else the settings."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ LAST = datetime.max.replace(microsecond=999_000, tzinfo=UTC)
 
 
 class KeyRules(NamedTuple):
-    """The rules of a key in the words of an operator; None: the setting holds."""
+    """The rules of a key as an operator writes them; None: the setting applies."""
 
     hours: str | None = None
     quiet_hours: str | None = None  # or NONE
@@ -34,12 +34,12 @@ class KeyRules(NamedTuple):
         return duration(self.expire_after) if self.expire_after else setting
 
     def written(self) -> dict[str, str]:
-        """Return each rule under the name of its option, "default" where the setting holds."""
+        """Return each rule by the name of its option, "default" where the setting applies."""
         words = {True: "yes", False: "no", None: "default"}
         return {name.replace("_", "-"): words.get(v, v) for name, v in self._asdict().items()}
 
     def differences(self, before: Self) -> str:
-        """Return the rules that differ from others, in words for the audit."""
+        """Describe for the audit the rules that have changed."""
         others = before.written()
         changed = {name: text for name, text in self.written().items() if text != others[name]}
         return ", ".join(f"{name}: {text}" for name, text in changed.items())
@@ -49,7 +49,7 @@ NO_RULES = KeyRules()
 
 
 def read(name: str, text: str) -> str:
-    """Return a rule of a key as it is stored; raise ValueError if it cannot be used."""
+    """Return a rule of a key in its stored form; raise ValueError if it is invalid."""
     text = " ".join(text.lower().split())
     if name == "check_dnc" and text not in CHECKS:
         raise ValueError(f"must be one of {', '.join(CHECKS)}")
@@ -68,9 +68,9 @@ def read(name: str, text: str) -> str:
 
 
 def country_codes(text: str) -> list[str]:
-    """Return the codes of countries (ISO 3166, or 001) that a text lists, each once.
+    """Return the country codes (ISO 3166, or 001) that a text lists, each once.
 
-    Raise ValueError if it is no such list; whether there are such countries is not checked.
+    Raise ValueError if it is no such list; the countries need not exist.
     """
     codes = [code.strip().upper() for code in text.split(",")]
     codes = [code for code in dict.fromkeys(codes) if code]
@@ -80,7 +80,7 @@ def country_codes(text: str) -> list[str]:
 
 
 def duration(text: str) -> timedelta:
-    """Return a length of time above zero; raise ValueError if the text is none."""
+    """Return a positive length of time; raise ValueError if the text is none."""
     match = re.fullmatch(r"(\d{1,5})([mhd])", text.strip(), re.ASCII)
     if not match or not int(match[1]):
         raise ValueError("must be minutes, hours or days, like 30m, 72h or 10d")
@@ -88,7 +88,7 @@ def duration(text: str) -> timedelta:
 
 
 def end_of(since: datetime, length: timedelta) -> datetime:
-    """Return when a length of time ends, no later than the last instant."""
+    """Return when a length of time ends, but no later than the last instant."""
     return since + min(length, LAST - since)
 
 
@@ -99,7 +99,7 @@ class Rules(NamedTuple):
     quiet: QuietPlaces
     check_dnc: str  # one of CHECKS, whatever the request says
     expire_after: timedelta
-    urgent: bool = False  # sent before those of keys that are not
+    urgent: bool = False  # its messages go before those of other keys
     allowed_countries: frozenset[str] | None = None  # ISO 3166; None: all
 
     @classmethod
@@ -114,7 +114,7 @@ class Rules(NamedTuple):
         )
 
     def of(self, own: KeyRules) -> Self:
-        """Return the rules of a key that has some of its own."""
+        """Return the rules of a key with some of its own."""
         opening, quiet = self.opening, self.quiet
         if own.hours:
             windows = weeks.week(weeks.business_hours(own.hours))
@@ -135,7 +135,7 @@ class Rules(NamedTuple):
         )
 
     def keeps_off(self, check_dnc: bool, opted_out: bool) -> bool:
-        """Return whether the Do Not Call list keeps a text from a number that is on it.
+        """Return whether the Do Not Call list blocks a text to a number that is on it.
 
         `check_dnc` says whether its request asked for that.
         """
@@ -146,6 +146,6 @@ class Rules(NamedTuple):
         return self.allowed_countries is None or country in self.allowed_countries
 
     def hours(self, recipient: Recipient) -> BusinessHours:
-        """Return the business hours of a recipient, with the quiet hours that hold for it."""
+        """Return the business hours of a recipient, with the quiet hours that apply there."""
         silent = self.quiet.of(recipient.country, recipient.states)
         return self.opening._replace(quiet=silent)

@@ -16,16 +16,16 @@ MARK = 12  # characters of the key's digest in a link, which is void once the di
 
 
 class SignIn(Table):
-    """A session at the desk. It ends at the sign-out, after LASTS, or when the key changes.
+    """A session at the desk. It ends at sign-out, after LASTS, or when the key changes.
 
-    While its key is paused, it opens nothing.
+    It opens nothing while its key is paused.
     """
 
     id = TextField(primary_key=True)
     key = ForeignKeyField(ApiKey, index=False)
     digest = TextField()  # of the key; a rotation changes it
     began_at = InstantField(PAST, index=True)
-    looks_for = TextField(null=True)  # the words of the latest search, which no cookie shows
+    looks_for = TextField(null=True)  # the latest search, which no cookie may show
 
     LASTS = timedelta(hours=12)
     LINK_LASTS = timedelta(minutes=10)
@@ -34,7 +34,7 @@ class SignIn(Table):
     def begin(cls, secret: str, now: datetime, before: str | None = None) -> str | None:
         """Sign in with a key's secret and return an id, or None if it is no valid key.
 
-        End the session `before`, which the browser forgets. Raise Refused if the key is a
+        End the session `before`, which the browser had. Raise Refused if the key is a
         program's. The old secret of a rotated key opens nothing.
         """
         key = cls._keys(now).where(ApiKey.digest == digest_of(secret)).first()
@@ -65,8 +65,8 @@ class SignIn(Table):
     ) -> str | None:
         """Sign in with a token of `make_link`; return None if it was used or is no longer valid.
 
-        The audit knows which links were used, and whether the key was paused since. The key is
-        locked meanwhile, so one of several processes is first.
+        The audit tells which links were used, and whether the key has been paused since. The key is
+        locked for this, so that one of several processes is first.
         """
         try:
             id, mark, made = _signer(secret_key).loads(token)
@@ -110,22 +110,22 @@ class SignIn(Table):
 
     @classmethod
     def keep_search(cls, id: str, words: str) -> None:
-        """Keep what a session looks for, in place of its search before; "" for nothing."""
+        """Store a session's search in place of the one before; "" for none."""
         cls.update(looks_for=words or None).where(cls.id == id).execute()
 
     @classmethod
     def kept_search(cls, id: str) -> str:
-        """Return what a session looks for; "" for nothing."""
+        """Return a session's search; "" for none."""
         return cls.select(cls.looks_for).where(cls.id == id).scalar() or ""
 
     @classmethod
     def forget_searches(cls) -> None:
-        """Forget what anybody looks for, which may be a number."""
+        """Delete all searches, which may contain numbers."""
         cls.update(looks_for=None).where(cls.looks_for.is_null(False)).execute()
 
     @classmethod
     def end(cls, id: str, now: datetime) -> None:
-        """Sign out, which the audit records if the session was still valid."""
+        """Sign out, and audit it if the session was still valid."""
         with db.transaction():
             person = cls.find(id, now)
             if cls.delete().where(cls.id == id).execute() and person:
@@ -133,6 +133,6 @@ class SignIn(Table):
 
 
 def _signer(secret_key):
-    """Return a signer like that of the desk's cookies; its own salt makes a link no cookie."""
+    """Return a signer like that of the desk's cookies, with a salt so that no link is a cookie."""
     how = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
     return URLSafeSerializer(secret_key, salt="sign-in link", signer_kwargs=how)

@@ -1,4 +1,4 @@
-"""The countries that keys text: a first text to another one may show that a key has leaked."""
+"""The countries that keys text: a text to a new one may show that a key has leaked."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -26,9 +26,9 @@ class KeyCountry(Table):
 
     @classmethod
     def note(cls, texts: Mapping[tuple[int, str], datetime]) -> None:
-        """Note when keys text countries, by their ids and codes, unless each is known.
+        """Note when keys, by id, first text countries; known ones stay as they are.
 
-        In their order: two batches that note the same ones in another would be a deadlock.
+        This goes in order: two batches that note the same ones in another order could deadlock.
         """
         rows = [
             {"key_id": key, "country": country, "first_at": cls.first_at.db_value(at)}
@@ -39,10 +39,10 @@ class KeyCountry(Table):
 
     @classmethod
     def take_news(cls, now: datetime) -> list[tuple[ApiKey, list[str]]]:
-        """Return the keys that have begun to text countries, with these, since a day ago.
+        """Return the keys that have begun in the last day to text countries, with those countries.
 
-        Each country of a key is returned once, over all processes. All countries are new to a key
-        on its first day: none of these is returned, and none of testers, whose texts go nowhere.
+        Each country of a key is returned once, over all processes. Those of a key's first day are
+        never returned, since all are new then; nor are those of testers, whose texts go nowhere.
         """
         second_day = ApiKey.created_at + Value(DAY // MILLISECOND, converter=False)
         news = cls.select(cls.country, ApiKey).join(ApiKey)
@@ -57,7 +57,7 @@ class KeyCountry(Table):
 
     @classmethod
     def _take(cls, key, countries, now):
-        """Note that these countries of a key are told; return those that are not told yet."""
+        """Mark these countries of a key as reported; return those that were not yet."""
         untold = (cls.key == key) & cls.country.in_(countries) & cls.told_at.is_null()
         taken = cls.update(told_at=now).where(untold).returning(cls.country).execute()
         return sorted(each.country for each in taken)

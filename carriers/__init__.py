@@ -1,8 +1,8 @@
-"""Hand text messages to carriers: the only code that talks to them.
+"""Hand text messages to carriers; no other code talks to them.
 
 `connect` turns a CARRIER_URL into a `Carrier`. Each carrier has its own module in this package.
 Only the module that the URL needs is imported, so a scheduler does not pay for the others. Nothing
-here logs, and the libraries are silenced: they would log numbers, texts and credentials.
+here logs, and the libraries are muted: they would log numbers, texts and credentials.
 """
 
 import logging
@@ -19,7 +19,7 @@ from carriers import urls
 CONNECT_TIMEOUT = 10  # seconds
 
 LISTED_WITHIN = timedelta(seconds=30)
-"""Until then, a text that a carrier has taken may be missing in its list."""
+"""Until then, a text that a carrier has accepted may be missing from its list."""
 
 
 @dataclass(eq=False, repr=False)
@@ -79,10 +79,10 @@ class Codes(NamedTuple):
     for_good: Collection = ()
     account: Collection = ()
     too_fast: Collection = ()
-    no_route: Collection = ()  # these are in one of the others, too
+    no_route: Collection = ()  # each of these is in another group, too
 
     def error(self, reason: str, code: object, **flags: object) -> CarrierError:
-        """Return the CarrierError that a code means; `flags` are further ones of CarrierError."""
+        """Return the CarrierError that a code means; `flags` are more fields of CarrierError."""
         return CarrierError(
             reason,
             permanent=code in self.for_good,
@@ -103,16 +103,16 @@ class Receipt(NamedTuple):
     reference: str  # what `send` returned
     delivered: bool
     reason: str | None = None  # why not; for an operator, without number and text
-    # The recipient in E.164, as far as the carrier's receipts name it
+    # The recipient in E.164, if the carrier's receipts name it
     number: str | None = None
-    message_id: str | None = None  # what `send` was given, as far as the carrier repeats it
-    # Whether it may be of one part of a long text, which the carrier counts as several: then it
+    message_id: str | None = None  # what `send` was given, if the carrier repeats it
+    # Whether it may be about one part of a long text, which the carrier counts as several: then it
     # says nothing about the others
     of_part: bool = False
 
 
 class Shown(NamedTuple):
-    """A carrier's report that is not its last word on a text, but shows that it has it."""
+    """A carrier's report that is not final, but shows that it has a text."""
 
     reference: str  # what `send` returns, or would have returned
     message_id: str  # what `send` was given, a UUID
@@ -120,14 +120,14 @@ class Shown(NamedTuple):
 
 
 class LateAnswer(NamedTuple):
-    """A carrier's acceptance of a text after `send` had given up, with the text in doubt."""
+    """A carrier's acceptance of a text after `send` had given up and left it in doubt."""
 
     message_id: str  # what `send` was given
     reference: str | None  # what `send` would have returned
 
 
 class TooFast(NamedTuple):
-    """The carrier's "slow down" to a part of a text: `send` itself waits, others must pause."""
+    """The carrier's "slow down" to a part of a text: `send` waits by itself, others must pause."""
 
     reason: str
 
@@ -145,11 +145,11 @@ class Reply(NamedTuple):
 
     number: str  # E.164
     text: str
-    at: datetime | None = None  # by the carrier's clock, if it tells the time
+    at: datetime | None = None  # by the carrier's clock, if it gives the time
     certain: bool = True  # as in OptOut
     # What identifies the carrier's message, if it names it: a Reply with one of these counts once
     message_ids: tuple[str, ...] = ()
-    # STOP, START or HELP if the carrier itself took it for that; then it has answered it, too
+    # STOP, START or HELP if the carrier itself took it for that, and so has answered it
     word: str | None = None
     part: Part | None = None
 
@@ -160,7 +160,7 @@ class OptOut(NamedTuple):
     number: str  # E.164
     stop: bool
     source: str  # "reply" if the recipient wrote it, "carrier" if the carrier reports it
-    at: datetime | None = None  # by the carrier's clock, if it tells the time
+    at: datetime | None = None  # by the carrier's clock, if it gives the time
     # Whether the carrier says that the number is international. If it does not, `number` is a plus
     # sign and the carrier's digits, which counts only if this service has texted that number.
     certain: bool = True
@@ -169,14 +169,14 @@ class OptOut(NamedTuple):
 
 
 News = Receipt | Shown | Reply | OptOut | LateAnswer | TooFast
-"""What a carrier tells without being asked."""
+"""What a carrier reports without being asked."""
 
 
 class Listed(NamedTuple):
     """A part of a carrier's list of incoming texts, or of STOPs and STARTs."""
 
     replies: list[Reply | OptOut]
-    rest: str | None = None  # where the list goes on, for `incoming`; None at its end
+    rest: str | None = None  # where the list continues, for `incoming`; None at its end
 
 
 class Callback(NamedTuple):
@@ -190,7 +190,7 @@ class Callback(NamedTuple):
 
 
 REGISTERS = {"AU": "Unverified", "IE": "Likely Scam", "SG": "Likely-SCAM"}
-"""What a phone shows in place of a name that is not in its country's register.
+"""What phones show instead of a name that is not in their country's register.
 
 docs/compliance.md has the sources.
 """
@@ -203,36 +203,36 @@ class Carrier:
     They are constructed with the first four arguments of `connect`.
     """
 
-    name: str  # may be shown and logged: the scheme, unless CARRIER_URL has another
+    name: str  # may be shown and logged: the scheme, unless CARRIER_URL gives another
     title: str  # the name in messages for an operator
     # The options of its URL, with their defaults; None if there is no value by default
     options: Mapping[str, str | None] = {}
     codes = Codes()  # of its refusals
-    # The code, of a refusal or in a report, of a recipient who told the carrier to stop
+    # The code, in a refusal or a report, for a recipient who told the carrier to stop
     opted_out: int | None = None
-    # The methods of HTTP by which the carrier calls back; without any it never does
+    # The HTTP methods of the carrier's callbacks; empty if it makes none
     callback_methods: tuple[str, ...] = ()
     # Whether `received` returns receipts and replies, from a session of the carrier's.
-    # Late answers and TooFast may come without.
+    # Late answers and TooFast may come in any case.
     listens = False
     can_be_asked = False  # whether `find` can settle a text that is in doubt
     keeps_ids = False  # whether a text that is given again with the same id is not sent twice
     # Whether a URL with `{to}` goes on to mean Apprise's carrier of the same scheme
     leaves_to_apprise = False
-    # What the list is of in which `find` looks, if other carriers may have texts in it, too
+    # What owns the list that `find` searches, if other carriers may have texts in it, too
     list_of: str | None = None
     # A warning about this URL for the operator: one line for the log, without credentials.
     warning: str | None = None
-    from_name = False  # whether FROM is a name, which some countries keep a register of
-    tells_receipts = False  # whether it reports if texts arrived, and is asked to
-    lists_incoming = False  # whether `incoming` tells of texts whose callbacks were lost
+    from_name = False  # whether FROM is a name; some countries keep a register of those
+    tells_receipts = False  # whether it reports if texts arrived, and has been asked to
+    lists_incoming = False  # whether `incoming` returns texts whose callbacks were lost
 
     def warn(self, words: str) -> None:
-        """Add something to the warning."""
+        """Add to the warning."""
         self.warning = f"{self.warning}; {words}" if self.warning else words
 
     def warn_of_name(self) -> None:
-        """Warn that the sender is a name, if the carrier otherwise understands a STOP."""
+        """Warn that nobody can reply STOP to a name; for carriers that understand a STOP."""
         self.warn(
             f"{self.name}://… sends from a name, which nobody can answer: its recipients have no "
             "way to say STOP by a text"
@@ -244,7 +244,7 @@ class Carrier:
     def session(self) -> AbstractContextManager:
         """Return a context in which this thread can `send` without connecting first.
 
-        It may take minutes to connect; raise CarrierError if the carrier cannot be reached.
+        Connecting may take minutes; raise CarrierError if the carrier cannot be reached.
         """
         return nullcontext()
 
@@ -257,7 +257,7 @@ class Carrier:
         raise NotImplementedError
 
     def find(self, to: str, text: str, since: datetime) -> list[str]:
-        """Return the references of all equal texts that the carrier took since an instant.
+        """Return the references of all equal texts that the carrier accepted since an instant.
 
         The oldest comes first. Raise CarrierError if the carrier gives no answer.
         """
@@ -266,7 +266,7 @@ class Carrier:
     def check(self) -> str | None:
         """Ask the carrier, without sending, whether it would take texts; raise CarrierError if not.
 
-        Return the balance, in words, if it is in the answer. Raise NotImplementedError if the
+        Return the balance, as text, if it is in the answer. Raise NotImplementedError if the
         carrier cannot be asked.
         """
         raise NotImplementedError
@@ -277,13 +277,14 @@ class Carrier:
         return type(self).check is not Carrier.check
 
     def balance(self) -> str | None:
-        """Check, and return what is left on the account, in words, if the carrier tells."""
+        """Check, and return the account's balance, as text, if the carrier tells it."""
         return self.check()
 
     def incoming(self, since: datetime, rest: str | None = None) -> Listed:
-        """Return the newest texts that came in since an instant, as many as fit into the memory.
+        """Return the newest texts that came in since an instant, as many as fit into memory.
 
-        The older ones come with the `rest` of that answer. All are identified as in callbacks.
+        Older ones follow if it is called with the `rest` of that answer. All have the ids that
+        callbacks have.
         Raise CarrierError if the carrier gives no answer.
         """
         raise NotImplementedError
@@ -323,7 +324,7 @@ OWN = {
     "webhook+http": "carriers.webhook:Webhook",
 }
 APPRISE = "carriers.apprise:Apprise"
-# difflib's similarity from which a scheme counts as a misspelt one of OWN; Apprise's xmpps has 0.8.
+# From this similarity on (difflib's), a scheme is a misspelt one of OWN; Apprise's xmpps has 0.8.
 CLOSE = 0.82
 
 
@@ -346,10 +347,10 @@ def connect(
 ) -> Carrier:
     """Return the carrier that `url` names, ready for `concurrency` sends at once; send nothing.
 
-    A send waits up to `timeout` seconds for an answer. The carrier is called `name`, and asked to
-    call back under that name below `public_url`. With `sending=False` only `callback` may be used,
-    and Apprise is not loaded: a scheme that Apprise lacks is accepted. Raise ValueError, in one
-    line without credentials, for a URL that no carrier takes.
+    A send waits up to `timeout` seconds for an answer. The carrier is called `name`, and its
+    callbacks come to that name below `public_url`. With `sending=False` only `callback` may be
+    used, and Apprise is not loaded, so a scheme that Apprise lacks is accepted. Raise ValueError,
+    in one line without credentials, for a URL that no carrier takes.
     """
     scheme = urls.scheme(url).lower()
     kind = pkgutil.resolve_name(OWN[scheme]) if scheme in OWN else None
@@ -376,7 +377,7 @@ def connect(
 
 
 def check_foreign(url: str) -> None:
-    """Raise ValueError if a URL with a scheme not in OWN cannot be one of Apprise's either."""
+    """Raise ValueError if a URL with a scheme not in OWN cannot be Apprise's either."""
     given = urls.scheme(url)
     scheme = given.lower()
     near = ["webhook+https"] if scheme == "webhook" else get_close_matches(scheme, OWN, 1, CLOSE)
@@ -388,7 +389,7 @@ def check_foreign(url: str) -> None:
         raise ValueError("{to} is missing: it marks where the recipient's number goes in the URL")
 
 
-def silence(*libraries: str) -> None:
+def mute(*libraries: str) -> None:
     """Stop these libraries from logging URLs, numbers and texts in hexadecimal digits."""
     for library in libraries:
         logging.getLogger(library).setLevel(logging.CRITICAL)

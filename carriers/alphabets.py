@@ -27,7 +27,7 @@ CONCATENATED = {GSM: 153, LATIN1: 134, UCS2: 134}  # the same, beside a header o
 MOST_PARTS = 255
 
 # Extended grapheme clusters of Unicode's UAX #29. Networks count a line break as two characters;
-# \X alone takes time in proportion to the square of a row of flags
+# \X alone takes quadratic time for a row of flags
 CLUSTER = regex.compile(r"\r|\p{Regional_Indicator}{2}(?=\p{Regional_Indicator})|\X")
 LONGEST_CLUSTER = 32  # characters; twice as many units fit into a part
 
@@ -38,8 +38,8 @@ def cut(text: str, coding: int) -> tuple[int, list[bytes]]:
     """Return the data_coding for `text` and its parts, with headers if there are several.
 
     The data_coding is `coding` if that can express the whole text, otherwise UCS2. Each septet is
-    stored in one octet. Parts do not split what people see as one character: no escape sequence, no
-    letter from its accents, no emoji. Raise ValueError for more parts than can be numbered.
+    stored in one octet. No part ends within what people see as one character: an escape
+    sequence, a letter with accents, an emoji. Raise ValueError for more parts than can be numbered.
     """
     coding, parts = _divided(text, coding)
     if len(parts) > 1:
@@ -51,14 +51,14 @@ def cut(text: str, coding: int) -> tuple[int, list[bytes]]:
 
 
 def count_parts(text: str) -> int:
-    """Return into how many parts networks cut `text`: in GSM 03.38, or in UCS2 if it needs that."""
+    """Return how many parts networks cut `text` into: in GSM 03.38, or in UCS2 if it needs that."""
     return len(_divided(text, GSM)[1])
 
 
 def costly(text: str) -> tuple[list[str], int]:
-    """Return the characters that make `text` longer, and its number of parts with an "x" for each.
+    """Return the characters that make `text` longer, and how many parts it has with "x" for each.
 
-    These are the ones that GSM 03.38 lacks, or else the ones that it writes with two septets.
+    These are the characters that GSM 03.38 lacks, or else those that take two septets.
     """
     characters = dict.fromkeys(text)
     found = [each for each in characters if each not in SEPTETS]
@@ -92,7 +92,7 @@ def _encoded(text: str, coding: int) -> list[bytes]:
 
 
 def clusters(text: str) -> list[str]:
-    """Return what people see as single characters, in order; cut those that fit into no part."""
+    """Return what people see as single characters, in order; split those too long for a part."""
     return [
         cluster[start : start + LONGEST_CLUSTER]
         for cluster in CLUSTER.findall(text)

@@ -7,37 +7,37 @@ from urllib.parse import parse_qsl, quote, unquote
 
 import apprise
 
-from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, silence
+from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, mute
 
 # Plugins report only the HTTP status. 400 and 422 can be about the account or about the text, so
 # they are temporary: one more retry does no harm.
 CODES = Codes(for_good={413}, account={401, 402, 403}, too_fast={429})
 NO_ANSWER = "Socket Exception"  # prefix of a plugin's DEBUG line about an exception of requests
-# Exceptions of urllib3 in such a line that are certain to mean that there was no connection.
+# Exceptions of urllib3 in such a line which are certain to mean that no connection was made.
 UNREACHED = r"NewConnectionError|NameResolutionError|ConnectTimeoutError|CERTIFICATE_VERIFY_FAILED"
 GATEWAY = {502, 503, 504}  # more often a gateway's word than the carrier's
 UNANSWERED = {502, 504}  # a gateway got no answer from the carrier
 
 
-_said: ContextVar[list[str]] = ContextVar("said")  # what Apprise logged about the text of a thread
+_said: ContextVar[list[str]] = ContextVar("said")  # what Apprise logged about this thread's text
 
 
 def _listen(record: logging.LogRecord) -> bool:
-    """Keep Apprise's records from the log, because they hold numbers; note its warnings."""
+    """Keep Apprise's records out of the log, because they contain numbers; note its warnings."""
     if record.levelno >= logging.WARNING or str(record.msg).startswith(NO_ANSWER):
         _said.get([]).append(record.getMessage())
     return False
 
 
 def keep_from_log() -> None:
-    """Let nothing that Apprise says reach the log."""
-    silence("urllib3", "requests")
+    """Keep everything that Apprise says out of the log."""
+    mute("urllib3", "requests")
     logging.getLogger("apprise").setLevel(logging.DEBUG)
     logging.getLogger("apprise").addFilter(_listen)
 
 
 class Apprise(Carrier):
-    """Send through any of Apprise's plugins, by its URL with `{to}` in place of the number.
+    """Send through any of Apprise's plugins, by its URL with `{to}` for the number.
 
     Each text gets a new instance of the plugin, because Apprise throttles per instance. The plugin
     gets the text directly: Apprise.notify() would strip trailing white space and send only a few
@@ -91,7 +91,7 @@ class Apprise(Carrier):
                 body_format=apprise.NotifyFormat.TEXT,
             ):
                 return None
-        except Exception as problem:  # possibly while reading that the text was accepted
+        except Exception as problem:  # possibly while it was reading an acceptance
             in_doubt = True
             said.append(f"{type(problem).__name__}: {problem}")
         # requests says "Max retries exceeded" only if no connection was made.

@@ -17,7 +17,7 @@ NAMED = {state: state for state in STATES.values()} | {
     "REJECTED": "REJECTD",
 }
 BASES = {"hex": 16, "dec": 10}
-"""The bases in which message ids are written, by their names in `msg_id_type`."""
+"""The bases of message ids, by their names in `msg_id_type`."""
 
 
 def read(
@@ -25,7 +25,7 @@ def read(
 ) -> Receipt | Reply | None:
     """Return the receipt or reply in a deliver_sm or data_sm, or None.
 
-    `base` is that of the message ids in receipts, if they are numbers.
+    `base` is the base of the message ids in receipts, if they are numbers.
     """
     number = delivery.source
     if delivery.ton == pdus.INTERNATIONAL:
@@ -34,7 +34,7 @@ def read(
         number = opt_outs.national(number, region) or number
     message_type = delivery.esm_class & pdus.MESSAGE_TYPE
     if message_type == pdus.RECEIPT or pdus.RECEIPTED_MESSAGE_ID in delivery.optional:
-        # Without its NULs UCS-2 reads like any other alphabet: what counts is ASCII
+        # Without NULs, UCS-2 reads like any other alphabet: what counts is ASCII
         plain = delivery.message.replace(b"\0", b"").decode("latin-1")
         return _receipt(plain, delivery.optional, base, number)
     if message_type:
@@ -64,7 +64,7 @@ def _receipt(text, optional, base, number):
 
 
 def as_number(id: str | None, base: int | None) -> str | None:
-    """Return an id in decimal digits if it is a number in this base; otherwise as it is."""
+    """Return an id in decimal if it is a number in this base, otherwise unchanged."""
     if base and re.fullmatch("[0-9A-Fa-f]+", id or ""):
         with suppress(ValueError):
             return str(int(id, base))

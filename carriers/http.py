@@ -25,24 +25,24 @@ from carriers import (
     NotGenuine,
     Receipt,
     Shown,
+    mute,
     opt_outs,
-    silence,
 )
 from carriers.tls import reason_of, trusted
 
 LONGEST_PAUSE = 3600  # seconds; a longer Retry-After is cut to this
 LONGEST_REFERENCE = 255  # characters
 RECENTLY = 600  # seconds
-SKEW = 300  # seconds that a carrier's clock may be ahead
+SKEW = 300  # seconds by which a carrier's clock may be ahead
 MOST_FIELDS = 200  # in a callback; the carriers' have some twenty
-IN_TARGETS = "%/?:@!$&'()*+,;=~[]"  # characters that are sent as they are
+IN_TARGETS = "%/?:@!$&'()*+,;=~[]"  # characters that are not percent-encoded
 STATUSES = Codes(account={401, 402, 403, 404}, too_fast={429})
 
 
 class Answer(NamedTuple):
     """A server's answer; `body` may be incomplete."""
 
-    method: str  # of the request
+    method: str  # the request's
     status: int
     body: bytes
     retry_after: float | None  # seconds
@@ -53,7 +53,7 @@ class Answer(NamedTuple):
 
     @property
     def unclear(self) -> bool:
-        """Whether the text may have been taken, if the carrier itself says nothing in the body.
+        """Whether the text may have been taken, if the body has no words of the carrier's own.
 
         A gateway answers 502 or 504 if it got no answer from the carrier.
         """
@@ -70,7 +70,7 @@ class Answer(NamedTuple):
 
 
 class HttpCarrier(Carrier):
-    """A carrier over HTTP: connections to one server, which are kept open.
+    """A carrier over HTTP: connections to one server, kept open.
 
     Its certificate must be signed by an authority that the machine or certifi trusts. Redirects are
     not followed and nothing is sent again. Proxies from the environment are not used: they would
@@ -79,23 +79,23 @@ class HttpCarrier(Carrier):
 
     longest_answer = 64 * 1024  # bytes; the rest is not read
     longest_pause = LONGEST_PAUSE
-    reasons: dict[int, str]  # what the codes of reports mean
-    # The final statuses of reports
+    reasons: dict[int, str]  # the meaning of the codes in reports
+    # The final statuses in reports
     delivered: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
 
     def __init__(self, base: SplitResult, headers: dict, concurrency: int, timeout: float):
-        silence("urllib3")
+        mute("urllib3")
         self._base, self._concurrency, self._timeout = base, concurrency, timeout
         self.headers = {"Accept": "application/json"} | headers
-        self._idle = []  # connections, the one used last at the end
+        self._idle = []  # connections, the most recently used at the end
         self._session = threading.local()
         weakref.finalize(self, _close_all, self._idle)
         self._served_until = 0.0  # by time.monotonic()
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Connect, or take a connection that is open, for the next request of this thread."""
+        """Connect, or take an open connection, for this thread's next request."""
         self._session.connection = connection = self._connect()
         try:
             yield
@@ -111,7 +111,7 @@ class HttpCarrier(Carrier):
         Raise CarrierError if no answer comes in time: in doubt if it was a POST and the server was
         reached.
         """
-        import urllib3  # not at the top: the web sends no requests and should not pay for it
+        import urllib3  # not at the top: the web sends no requests, and should not pay for this
 
         own = getattr(self._session, "connection", None)
         connection = own or self._connect()
@@ -127,7 +127,7 @@ class HttpCarrier(Carrier):
         except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError):
             content = b""
         finally:
-            if response is None or not response.closed:  # the rest is not to be read
+            if response is None or not response.closed:  # the rest must not be read
                 connection.close()
             if connection is not own:
                 self._keep(connection)
@@ -138,12 +138,12 @@ class HttpCarrier(Carrier):
         return Answer(method, response.status, content, pause)
 
     def post(self, path: str, form: dict[str, object]) -> Answer:
-        """Return the answer to a form."""
+        """POST a form, and return the answer."""
         headers = self.headers | {"Content-Type": "application/x-www-form-urlencoded"}
         return self.ask("POST", path, urlencode(form), headers)
 
     def post_json(self, path: str, content: object, **headers: str) -> Answer:
-        """Return the answer to a JSON object."""
+        """POST a JSON object, and return the answer."""
         headers = self.headers | {"Content-Type": "application/json"} | headers
         return self.ask("POST", path, body=json.dumps(content), headers=headers)
 
@@ -171,7 +171,7 @@ class HttpCarrier(Carrier):
         self._served_until = time.monotonic() + RECENTLY
 
     def explained(self, code: int, otherwise: str) -> str:
-        """Return what a code of a report means, in words for an operator."""
+        """Return the meaning of a code in a report, for an operator."""
         return self.reasons.get(code, otherwise)
 
     def _receipts(self, field, callbacks, secret, option, from_):
@@ -196,11 +196,11 @@ class HttpCarrier(Carrier):
     def _report(
         self, ref, status, code, recipient, *, given=None, of_part=False, at=None, ids=()
     ) -> list[News]:
-        """Return what a callback about a text says, made at an instant.
+        """Return what a callback about a text, made at an instant, says.
 
         `ref` is the carrier's reference, and `given` the id that `send` was given, if the carrier
-        repeats it; with it, a status that is not the last word shows that the carrier has the text.
-        `ids` name the report.
+        repeats it; with that, even a status that is not final shows that the carrier has the text.
+        `ids` identify the report.
         """
         code = int(code) if re.fullmatch(r"[1-9]\d{0,6}", code, re.ASCII) else None
         told, id = [], _uuid(given)
@@ -219,7 +219,7 @@ class HttpCarrier(Carrier):
         _close_all(self._idle)
 
     def _connect(self):
-        """Return an open connection: the one used last of those that nobody uses, or a new one."""
+        """Return an open connection: the most recently used of the idle ones, or a new one."""
         with suppress(IndexError):
             while not _is_open(connection := self._idle.pop()):
                 connection.close()
@@ -240,8 +240,8 @@ class HttpCarrier(Carrier):
     def _new_connection(self):
         """The function that makes a connection.
 
-        It tells "not reached" from "no answer": urllib3's errors are not enough, since a handshake
-        that fails raises what an answer that is lost does, after which the text is in doubt.
+        It distinguishes "not reached" from "no answer". urllib3's errors do not: a failed handshake
+        raises the same as a lost answer, after which the text is in doubt.
         """
         from urllib3.connection import HTTPConnection, HTTPSConnection
 
@@ -253,7 +253,7 @@ class HttpCarrier(Carrier):
             def connect(self):
                 try:
                     super().connect()
-                except Exception as error:  # of whatever kind: no request was sent
+                except Exception as error:  # of any kind: no request was sent
                     self.close()
                     reason = f"{title} cannot be reached: {reason_of(error)}"
                     raise CarrierError(reason, unreached=True) from None
@@ -270,7 +270,7 @@ def _close_all(connections):
 
 
 def _is_open(connection):
-    """Return whether a connection can be used; what has come unasked may be tickets of TLS."""
+    """Return whether a connection can be used; unexpected data may be TLS session tickets."""
     if connection.is_connected:
         return True
     try:
@@ -280,11 +280,11 @@ def _is_open(connection):
         return True
     except OSError:
         return False
-    return False  # the server has closed it, or says something about it
+    return False  # the server has closed it, or says why it will
 
 
 class _Response(http.client.HTTPResponse):
-    """An answer that arrives as a whole within the socket's timeout, or not at all."""
+    """An answer that arrives completely within the socket's timeout, or not at all."""
 
     def __init__(self, connection, *args, **kwargs):
         super().__init__(connection, *args, **kwargs)
@@ -293,8 +293,8 @@ class _Response(http.client.HTTPResponse):
     def begin(self):
         """Read the status and the headers; skip interim answers (RFC 9110, section 15.2).
 
-        http.client takes a 102 or 103 for the final answer. The final answer would then be read as
-        the one to the next text.
+        http.client takes a 102 or 103 for the final answer. The final one would then be read as the
+        answer to the next text.
         """
         super().begin()
         while 101 < self.status < 200:
@@ -343,7 +343,7 @@ def check_age(timestamp: str, oldest: float) -> None:
 
 
 def named(url: str) -> str | None:
-    """Return the id of the message that the address of a report names as `m`, or None."""
+    """Return the message id in a report's address, as `m`, or None."""
     with suppress(ValueError):
         ids = [value for name, value in parsed(urlsplit(url).query) if name == "m"]
         return ids[0] if len(ids) == 1 else None
@@ -356,13 +356,13 @@ def reference(value: object) -> str | None:
 
 
 def _uuid(given):
-    """Return the id of a message as `send` was given it, or None if it cannot be one."""
+    """Return a message's id as `send` was given it, or None if it cannot be one."""
     with suppress(ValueError):
         return str(uuid.UUID(given)) if given else None
 
 
 def balance(amount: object, currency: object) -> str | None:
-    """Return a balance in words, as a carrier tells it; None if it tells none."""
+    """Return a balance as text, as the carrier tells it; None if it tells none."""
     words = f"{amount} {currency}"
     return words if re.fullmatch(r"-?\d[\d.]{0,19} [A-Z]{3}", words, re.ASCII) else None
 

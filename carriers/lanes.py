@@ -1,8 +1,8 @@
 """Which carriers may be used for a text, in which order.
 
-A text's lane says what is true of it, and not where it goes: it is written when the text is stored,
-and changes where an attempt ends, a doubt is settled, or a person retries. Together with
-CARRIER_URL it tells who may be given the text, so nothing is rewritten when that changes. Pure: no
+A text's lane has the facts for its routing, not its route. It is written when the text is stored,
+and changes when an attempt ends, a doubt is settled, or a person retries. Together with CARRIER_URL
+it tells which carrier may be given the text, so nothing is rewritten when that changes. Pure: no
 database, no clock.
 """
 
@@ -18,13 +18,13 @@ TESTERS = "(testers)"
 """The name of the simulator to which testers' texts go."""
 
 FIRST = ""
-"""The name for the first carrier, in lanes in which no name was noted."""
+"""The name of the first carrier in lanes in which no name was noted."""
 
 
 class Lane(NamedTuple):
-    """What is true of a text.
+    """The routing facts of a text.
 
-    Its forms, if `us` is a carrier:
+    They are stored in these forms, if `us` is a carrier:
 
         US          it goes to the United States
         US!us       the carrier us has no route there
@@ -42,7 +42,7 @@ class Lane(NamedTuple):
     @classmethod
     @lru_cache(4096)
     def read(cls, text: str) -> Self:
-        """Read a lane as it is stored."""
+        """Read a lane in its stored form."""
         only, country, facts = re.fullmatch("(=?)([^!>?]*)(.*)", text).groups()
         facts = re.findall("([!>?])([^!>?]*)", facts)
         named = {mark: [name for other, name in facts if other == mark] for mark in "!>?"}
@@ -56,18 +56,18 @@ class Lane(NamedTuple):
         facts = ("!", self.refused), (">", last_no), ("?", self.doubts)
         return begin + "".join(f"{mark}{name}" for mark, names in facts for name in names)
 
-    def after_no(self, name: str, no_route: bool) -> Self:
+    def after_refusal(self, name: str, no_route: bool) -> Self:
         """Return the lane after a carrier had no route, or refused the text for now."""
         if no_route:
             return self._replace(refused=(*self.refused, name))
         return self._replace(last_no=name)
 
     def in_doubt(self, name: str) -> Self:
-        """Return the lane of a text that a carrier may have, this time."""
+        """Return the lane after one more attempt that a carrier may have accepted."""
         return self._replace(doubts=(*self.doubts, name), last_no=None)
 
     def settled(self, carrier: str, once: bool = False) -> Self:
-        """Return the lane without the doubts of a carrier, or without one of them."""
+        """Return the lane without a carrier's doubts, or without one of them."""
         doubts = [*self.doubts]
         for name in self.doubts:
             if name in (carrier, FIRST):
@@ -77,7 +77,7 @@ class Lane(NamedTuple):
         return self._replace(doubts=tuple(doubts))
 
     def anew(self) -> Self:
-        """Return the lane of a text that a person sends again: doubts are not forgotten."""
+        """Return the lane of a text that a person retries: doubts are not forgotten."""
         return self._replace(refused=(), last_no=None)
 
 
@@ -99,17 +99,17 @@ class Routes:
 
     @classmethod
     def of(cls, ways: Iterable[Way], carriers: Sequence[Carrier]) -> Self:
-        """Return the routes for connected carriers, by what CARRIER_URL says of them."""
+        """Return the routes for connected carriers, given what CARRIER_URL says about them."""
         known = {way.name: way for way in ways}
         asked = [carrier.name for carrier in carriers if carrier.can_be_asked]
         lists = {each.name: each.list_of for each in carriers if each.list_of}
         return cls([known.get(each.name) or Way(each.name) for each in carriers], asked, lists)
 
     def order(self, lane: Lane, key: str = "") -> tuple[str, ...]:
-        """Return the carriers that may be used for a text of a key, the first choice first.
+        """Return the carriers that may be used for a text of a key, first choice first.
 
-        After a temporary refusal the next one in a circle is the first choice. If none has a route,
-        which only a change of CARRIER_URL can lead to, they may be used again.
+        After a temporary refusal, the first choice is the next carrier, in a circle. If none has a
+        route, which only a change of CARRIER_URL can cause, all may be used again.
         """
         if lane.only is not None:
             return (lane.only,) if lane.only in (*self.names, TESTERS) else ()
@@ -119,7 +119,7 @@ class Routes:
         return tuple(left[at:] + left[:at])
 
     def asked(self, lane: Lane) -> str | None:
-        """Return the carrier that has to be asked about a text before it goes anywhere, or None."""
+        """Return the carrier to ask about a text before it goes anywhere, or None."""
         doubts = (self.first if name == FIRST else name for name in lane.doubts)
         return next((name for name in doubts if name in self.can_be_asked), None)
 
@@ -128,7 +128,7 @@ class Routes:
         return {*lane.doubts}.difference(self.names, (FIRST, TESTERS))
 
     def may_take(self, name: str, lane: Lane, key: str, trouble: Collection[str]) -> bool:
-        """Return whether a carrier is the one that is given a text now.
+        """Return whether this carrier is the one to be given a text now.
 
         Its own trouble does not count, so that a text can go first after its pause.
         """
@@ -138,16 +138,16 @@ class Routes:
         return next(well, None) == name
 
     def way(self, name: str) -> Way:
-        """Return the carrier of a name; the simulator of testers is not in CARRIER_URL."""
+        """Return the carrier of this name; the testers' simulator is not in CARRIER_URL."""
         return next((way for way in self.ways if way.name == name), Way(name))
 
     def listed_with(self, name: str) -> set[str]:
-        """Return the carriers whose texts are in the list of one, which is among them."""
+        """Return the carriers that share the list of one, including itself."""
         mine = self.lists.get(name)
         return {name} | {each for each, list_of in self.lists.items() if list_of == mine}
 
     def stand_ins(self, name: str) -> list[str]:
-        """Return the carriers that may take the place of one, at least for some of its texts."""
+        """Return the carriers that may take the place of one, if only for some of its texts."""
         mine = self.way(name)
         return [each.name for each in self.ways if each != mine and each.shares_with(mine)]
 
@@ -158,10 +158,10 @@ def new_lane(country: str, is_testers: bool) -> str:
 
 
 def of_answers(carrier: str) -> str:
-    """Return the lane of a text that answers a reply which came from a carrier."""
+    """Return the lane of an automatic answer to a reply that came through a carrier."""
     return str(Lane(only=carrier))
 
 
 def is_of_answers(lane: Lane) -> bool:
-    """Return whether a lane is for texts that answer replies, which go before all others."""
+    """Return whether a lane is for automatic replies, which go before all other texts."""
     return lane.only not in (None, TESTERS)

@@ -1,4 +1,4 @@
-"""Recognize STOP and START, and the numbers that replies come from."""
+"""Recognize STOP and START, and the numbers of senders."""
 
 import re
 import unicodedata
@@ -32,7 +32,7 @@ def read(text: str) -> bool | None:
 
 
 def reported(number: str, at: datetime | None, message_ids: tuple[str, ...]) -> list[OptOut]:
-    """Return the STOP that a carrier reports of a number, in a list; none if it is no number."""
+    """Return, in a list, the STOP that a carrier reports about a number, if it is one."""
     return [
         OptOut(plus, True, "carrier", at, certain, message_ids)
         for plus, certain in _with_plus(number)
@@ -47,7 +47,7 @@ def replies(
     word: str | None = None,
     part: Part | None = None,
 ) -> list[Reply]:
-    """Return the Reply from a number in a list, which is empty if there is no text."""
+    """Return, in a list, the Reply from a number, if there is a text."""
     return [
         Reply(plus, text, at, certain, message_ids, word, part)
         for plus, certain in _with_plus(number)
@@ -56,9 +56,9 @@ def replies(
 
 
 def _with_plus(number):
-    """Return a number with its plus sign, and whether it is certain to be international.
+    """Return, in a list, a number with its plus sign, and whether it is surely international.
 
-    In a list, which is empty if it is none: texts come from short codes and names as well.
+    The list is empty for other senders: texts also come from short codes and names.
     """
     digits = number.removeprefix("+")
     if not re.fullmatch(r"\d{7,15}", digits, re.ASCII):
@@ -67,12 +67,12 @@ def _with_plus(number):
 
 
 def international(number: str) -> str:
-    """Return a number that a carrier calls international with its plus sign."""
+    """Return a number that a carrier calls international, with its plus sign."""
     return f"+{number.removeprefix('+')}"
 
 
 def national(number: str, region: str) -> str | None:
-    """Return the E.164 form of a number as it is written in a region, or None if it is not valid.
+    """Return the E.164 form of a number as written in a region, or None if it is invalid.
 
     The number may have its country code.
     """

@@ -29,7 +29,7 @@ SAR_REFERENCE, SAR_TOTAL, SAR_NUMBER = 0x020C, 0x020E, 0x020F
 CONCATENATED = {0x00: 3, 0x08: 4}  # header elements and their lengths: reference, total, number
 LONGEST_VALIDITY = 30 * 86_400  # seconds
 
-# The meaning of each command_status (5.1.3, and codes of SMPP 5.0 that peers of 3.4 use as well).
+# The meaning of each command_status (5.1.3, and codes of SMPP 5.0 that 3.4 peers also use).
 # A status is permanent only if this text or this recipient is at fault. If every text would be
 # refused, because of the sender or an option of the URL, it is about the account.
 OK, UNKNOWN_COMMAND, TEMPORARY_ERROR, PERMANENT_ERROR = 0x00, 0x03, 0x64, 0x65
@@ -111,7 +111,7 @@ ADDRESSES = (
     rb"(.).([^\0]*)\0"  # source_addr_ton, source_addr_npi, source_addr
     rb"..[^\0]*\0"  # dest_addr_ton, dest_addr_npi, destination_addr
 )
-DELIVERIES = {  # both bring receipts and incoming texts, after these fields
+DELIVERIES = {  # both carry receipts and incoming texts, after these fields
     DELIVER_SM: re.compile(  # 4.6.1
         ADDRESSES + rb"(.).."  # esm_class, protocol_id, priority_flag
         rb"[^\0]*\0[^\0]*\0"  # schedule_delivery_time, validity_period
@@ -170,7 +170,7 @@ def header_and_text(delivery: Delivery) -> tuple[bytes, bytes]:
 
 
 def part(header: bytes, optional: dict[int, bytes]) -> Part | None:
-    """Return which part of a longer text a deliver_sm brings; None for a whole text.
+    """Return which part of a longer text a deliver_sm carries; None for a whole text.
 
     Either the header says so (3GPP TS 23.040, 9.2.3.24.1 and 9.2.3.24.8) or optional parameters
     (SMPP 3.4, 5.3.2.22 to 5.3.2.24).

@@ -16,7 +16,7 @@ from carriers.smpp_session import LOST, Bind
 from carriers.tls import trusted
 
 PAUSE = 1  # seconds after the peer says "too fast" between the parts of a text
-ACCOUNT_PAUSE = 60  # seconds until a refused bind is tried again only for listening
+ACCOUNT_PAUSE = 60  # seconds until a refused bind is tried again just to listen
 MOST_HELD = 10_000  # receipts and replies waiting for `received`
 
 
@@ -34,10 +34,10 @@ class Smpp(Carrier):
 
     Each part of a long text is sent after the previous one was taken, so an invalid text or number
     is refused before any part goes out. If a later part is not taken, the text is in doubt, or
-    fails for good if that part is refused for good. "Too fast" is waited out, and `received` tells
-    of it, because other texts come too fast as well. Only the last part asks for a receipt, and its
-    message_id is the reference. If the answer to it comes after the timeout, over the same session,
-    `received` returns it.
+    fails for good if that part is refused for good. "Too fast" is waited out, and `received`
+    reports it, because other texts come too fast as well. Only the last part asks for a receipt,
+    and its message_id is the reference. If the answer to it comes after the timeout, over the same
+    session, `received` returns it.
 
     Receipts are acknowledged at once. A scheduler that is killed loses those since the last
     `received`, and their messages stay `sent`. A reply is acknowledged by the next `received`
@@ -88,9 +88,9 @@ class Smpp(Carrier):
         self._lock = threading.RLock()
         self._loop = self._thread = self._listening = None
         self._closed = False
-        # Receipts, late answers and TooFast; replies with a function that acknowledges them
+        # Receipts, late answers and TooFast; replies with functions that acknowledge them
         self._arrived = deque()
-        self._unanswered = []  # these functions of the replies last returned
+        self._unanswered = []  # the functions of the last returned replies
 
     def session(self) -> contextlib.AbstractContextManager:
         if not any(bind.open for bind in self._binds):
@@ -131,7 +131,7 @@ class Smpp(Carrier):
             self._run(self._hang_up()).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
-            self._runner.close()  # cancels what still runs
+            self._runner.close()  # cancels what is still running
 
     def _run(self, coroutine):
         """Run a coroutine on the event loop, which has its own thread; return its future."""
@@ -169,7 +169,7 @@ class Smpp(Carrier):
     async def _send(self, bodies, message_id):
         async with self._window:
             for bind in self._binds:
-                bind.attempt()  # if it is missing, for the next text
+                bind.attempt()  # for the next text, if it is lost
             session = self._bound()
             if session is None:
                 raise CarrierError(LOST, unreached=True)
@@ -275,7 +275,7 @@ def _ascii(name, value):
 
 
 def _check_words(options):
-    """Raise ValueError if an option has a word that it does not know."""
+    """Raise ValueError if an option has an unknown word."""
     if options["bind"] not in ("transceiver", "transmitter"):
         raise ValueError("bind must be transceiver or transmitter")
     if options["alphabet"] not in NAMES:
@@ -285,7 +285,7 @@ def _check_words(options):
 
 
 def _bases(msg_id_type):
-    """Return the bases of message ids in answers and in receipts, None if they are compared."""
+    """Return the bases of message ids in answers and receipts; None if ids are compared as text."""
     if msg_id_type is None:
         return None, None
     bases = [BASES.get(word) for word in msg_id_type.split(",")]

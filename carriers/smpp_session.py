@@ -8,7 +8,7 @@ from carriers import CONNECT_TIMEOUT, CarrierError, pdus
 from carriers.tls import reason_of
 
 IDLE = 30  # seconds of silence until the peer is probed
-FIRST_PAUSE, LONGEST_PAUSE = 1, 15  # seconds between tries to bind; the pause doubles
+FIRST_PAUSE, LONGEST_PAUSE = 1, 15  # seconds between attempts to bind; doubled each time
 UNBIND_TIMEOUT = 5  # seconds
 LOST = "SMPP: the connection was lost"
 
@@ -27,9 +27,9 @@ class Session:
         self.heard_at = self._loop.time()
         self._reader, self._writer = streams
         self._timeout, self._deliver = timeout, deliver
-        # Requests without an answer: futures by command_id and sequence_number of the response.
+        # Unanswered requests: futures by command_id and sequence_number of the response.
         self.under_way = {}
-        self._overdue = {}  # functions that take late answers, by the same keys
+        self._overdue = {}  # functions for late answers, by the same keys
         self._sequence = 0
         self.leaving = None  # the task that answers the peer's unbind request
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._keep_alive())]
@@ -107,7 +107,7 @@ class Session:
                 body = await self._reader.readexactly(length - pdus.HEADER.size)
                 self.heard_at = self._loop.time()
                 self._take(command, status, sequence, body)
-                await self._writer.drain()  # do not read from a peer that does not read
+                await self._writer.drain()  # do not read from a peer that does not read, either
         except (OSError, EOFError):
             pass
         finally:

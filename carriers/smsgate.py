@@ -1,7 +1,7 @@
-"""SMSGate: an Android phone of one's own as carrier, through its cloud or a server of one's own.
+"""SMSGate: your own Android phone as a carrier, through its cloud or your own server.
 
-https://docs.sms-gate.app. A text has the id of its message there; given again, it is answered by a
-409 and not sent again.
+https://docs.sms-gate.app. A text has its message's id there; if it is given again, the answer is
+409, and it is not sent again.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from carriers import Callback, CarrierError, Codes, News, NotGenuine, opt_outs, 
 from carriers.http import HttpCarrier, basic, check_age, reference
 
 SHORTEST = 5  # seconds that a text may wait
-OLDEST = 3600  # seconds; the phone signs each try anew, and its clock may differ
+OLDEST = 3600  # seconds; the phone signs every try again, and its clock may differ
 EVENTS = ("sms:sent", "sms:delivered", "sms:failed", "sms:received")
 
 
@@ -56,7 +56,7 @@ class SmsGate(HttpCarrier):
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        """Connect; first of all, have SMSGate call back."""
+        """Connect; before that, have SMSGate call back."""
         with super().session():
             if not self._is_registered:
                 with contextlib.suppress(CarrierError):  # the next text tries again
@@ -64,7 +64,7 @@ class SmsGate(HttpCarrier):
             yield
 
     def register(self) -> None:
-        """Have the phone call back: the same ids, so that a second time changes nothing."""
+        """Have the phone call back, with fixed ids, so that a second time changes nothing."""
         for event in EVENTS:
             kind = "inbound" if event == "sms:received" else "status"
             hook = {"id": self._hook(event), "event": event, "url": f"{self._callbacks}/{kind}"}
@@ -128,7 +128,7 @@ class SmsGate(HttpCarrier):
         return f"texts-{self.name}"[:26] + f"-{event.removeprefix('sms:')}"
 
     def _genuine(self, request):
-        """Return the event of a callback, its payload and what identifies it; or raise NotGenuine.
+        """Return a callback's event, its payload and what identifies it, or raise NotGenuine.
 
         See https://docs.sms-gate.app/features/webhooks.
         """
@@ -165,7 +165,7 @@ class SmsGate(HttpCarrier):
 
 
 def _instant(text: object) -> datetime | None:
-    """Return the instant that the phone tells, or None."""
+    """Return the instant that the phone gives, or None."""
     try:
         at = datetime.fromisoformat(text)
         return at.astimezone(UTC) if at.tzinfo else None

@@ -124,7 +124,7 @@ class Telnyx(HttpCarrier):
         return balance(told.get("balance"), told.get("currency"))
 
     def incoming(self, since: datetime, rest: str | None = None) -> Listed:
-        """Return the STOPs and STARTs since an instant: Telnyx lists no other texts."""
+        """Return the STOPs and STARTs since an instant; Telnyx lists no other texts."""
         query = {"created_at[gte]": since.astimezone(UTC).isoformat(), "page[size]": PAGE}
         if self._profile:
             query["filter[messaging_profile_id]"] = self._profile
@@ -193,7 +193,7 @@ class Telnyx(HttpCarrier):
             raise NotGenuine from None
 
     def _get(self, path):
-        """Return the JSON object at a path; raise CarrierError if the answer is another one."""
+        """Return the JSON object at a path; raise CarrierError for any other answer."""
         answer = self.ask("GET", path)
         content = answer.json()
         if answer.status != 200 or not content:
@@ -236,7 +236,7 @@ def _first(value: Any) -> dict:
 
 
 def _instant(text: Any) -> datetime | None:
-    """Return the instant that Telnyx tells, or None."""
+    """Return the instant that Telnyx gives, or None."""
     try:
         at = datetime.fromisoformat(text)
         return at.astimezone(UTC) if at.tzinfo else None

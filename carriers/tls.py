@@ -23,7 +23,7 @@ def trusted() -> ssl.SSLContext:
 
 
 def reason_of(error: BaseException | None) -> str:
-    """Return why a connection could not be made, for an operator, without names and addresses.
+    """Return for an operator why a connection failed, without names and addresses.
 
     The errors of libraries are followed to their causes.
     """

@@ -129,7 +129,7 @@ class Twilio(HttpCarrier):
         return list(dict.fromkeys(sid for _, sid in sorted(found, key=itemgetter(0))))
 
     def incoming(self, since: datetime, rest: str | None = None) -> Listed:
-        """Return texts to FROM that Twilio lists since an instant, the oldest first."""
+        """Return the texts to FROM that Twilio lists since an instant, oldest first."""
         from_, service = self._fields.get("From"), self._fields.get("MessagingServiceSid")
         if from_ and not from_.removeprefix("+").isdigit():
             return Listed([])  # nobody can answer a name
@@ -145,10 +145,10 @@ class Twilio(HttpCarrier):
         return Listed(found[::-1], rest)
 
     def _pages(self, since, path=None, **only):
-        """Yield pages of messages that Twilio created since an instant, and where each leads on.
+        """Yield pages of messages that Twilio created since an instant, and where each continues.
 
         Each message comes after its date, which is None if it cannot be read: the message may be as
-        new as its neighbours. One page is kept at a time: it may have four megabytes.
+        new as its neighbours. Only one page is kept at a time: it may have four megabytes.
         """
         since = since.replace(microsecond=0)  # Twilio lists whole seconds
         # Filtering by DateSent would miss queued messages, for which it is null.
@@ -177,7 +177,7 @@ class Twilio(HttpCarrier):
 
     def balance(self) -> str | None:
         self.check()
-        with suppress(CarrierError):  # a key may be kept from it, and a subaccount has none
+        with suppress(CarrierError):  # not every key may see it, and a subaccount has none
             told = self._get(f"{self._account}/Balance.json")
             return balance(told.get("balance"), told.get("currency"))
 
@@ -215,15 +215,15 @@ class Twilio(HttpCarrier):
         The signature is the same however the fields are divided.
         """
         if "MessageSid" not in "".join(f"{name}{form[name]}" for name in sorted(form)):
-            return ()  # nor is it hidden in another field
+            return ()  # nor hidden in another field
         return self._ids(form.get("MessageSid"), request.headers["x-twilio-signature"])
 
     def _ids(self, *own):
-        """Return what identifies an incoming text: several carriers may have the same account."""
+        """Return what identifies an incoming text; several carriers may use the same account."""
         return tuple(f"{self._account_sid} {each}" for each in own if each)
 
     def _get(self, path):
-        """Return the JSON object at a path; raise CarrierError if the answer is another one."""
+        """Return the JSON object at a path; raise CarrierError for any other answer."""
         answer = self.ask("GET", path)
         content = answer.json()
         if answer.status != 200 or not content:
@@ -231,7 +231,7 @@ class Twilio(HttpCarrier):
         return content
 
     def _is_ours(self, message, to, text):
-        """Return whether a listed message is this text, from our sender and not failed."""
+        """Return whether a listed message is this text, from our sender, and has not failed."""
         from_us = message.get("from") in (self._fields.get("From"), None)
         if service := self._fields.get("MessagingServiceSid"):
             from_us = message.get("messaging_service_sid") == service
@@ -262,7 +262,7 @@ class Twilio(HttpCarrier):
         except ValueError:
             raise NotGenuine from None
         # Twilio signs a repeated field with the same value once. Other repeated fields and other
-        # names could be made of a captured callback: names and values are signed in one row.
+        # names could be forged from a captured callback: names and values are signed as one string.
         are_names = all(name.isascii() and name.isalnum() for name, _ in form)
         if len(dict(form)) < len(form) or not are_names:
             raise NotGenuine
@@ -292,9 +292,9 @@ def _code(answer):
 
 
 def _may_be_split_anew(form):
-    """Return whether a reply could be made from another one by dividing its fields elsewhere.
+    """Return whether a reply could be forged from another one by splitting its fields elsewhere.
 
-    A text can hold `STARTFrom+1…`: divided after START, it would be the reply of that number. The
+    A text can contain `STARTFrom+1…`: split after START, it would be a reply from that number. The
     sender's own `From` is then part of another field, since people choose nothing but the text.
     """
     others = "".join(f"{name}{form[name]}" for name in sorted(form) if name != "Body")
@@ -302,7 +302,7 @@ def _may_be_split_anew(form):
 
 
 def _letters(text):
-    """Return what smart encoding leaves as it is: letters without accents, digits and emoji."""
+    """Return what smart encoding leaves unchanged: letters without accents, digits and emoji."""
     plain = unicodedata.normalize("NFKD", text)
     return [each for each in plain if unicodedata.category(each) in KEPT_BY_ENCODING]
 
@@ -317,7 +317,7 @@ def _created(message):
 
 
 def _without_port_and_with(url):
-    """Return an address without its port and with it."""
+    """Return an address without and with its port."""
     parts = urlsplit(url)
     host = parts.netloc.removesuffix(f":{parts.port}") if parts.port else parts.netloc
     port = parts.port or (443 if parts.scheme == "https" else 80)

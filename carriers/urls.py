@@ -16,7 +16,7 @@ NO_URL = (
 def scheme(url: str) -> str:
     """Return the scheme of a carrier's URL; raise ValueError if it is not a URL.
 
-    The error repeats nothing of it.
+    The error repeats no part of it.
     """
     match = re.fullmatch("([a-z0-9][a-z0-9+]*):(//.*)?", url, re.IGNORECASE | re.DOTALL)
     if not match:
@@ -35,7 +35,7 @@ class Account(NamedTuple):
 def account(url: str, options: Mapping[str, str | None], login: str = "USER:PASSWORD") -> Account:
     """Return the parts of `SCHEME://USER:PASSWORD@PLACE?OPTIONS`, or of `SCHEME://KEY@PLACE`.
 
-    `login` names what stands before the @: one word or several. Each part may be percent-encoded. A
+    `login` names what precedes the @: one word or several. Each part may be percent-encoded. A
     `/{to}` at the end of the place is ignored. `options` are all possible options and their
     defaults. Raise ValueError if a part is missing or an option is unknown.
     """
@@ -65,15 +65,15 @@ def split(address: str) -> SplitResult | None:
 
 
 def is_address(text: str) -> bool:
-    """Return whether a text is an `http://` or `https://` address that can be asked."""
+    """Return whether a text is a usable `http://` or `https://` address."""
     parts = split(text) if text.isprintable() and " " not in text else None
     return parts is not None and parts.scheme in ("http", "https") and not parts.fragment
 
 
 def masked(address: str) -> str:
-    """Return an address as it may be shown: without user, password and the values of its query.
+    """Return an address for display, without user, password and the values of its query.
 
-    A slash in a password may not be encoded, so what stands before an @ of the path is left out.
+    A slash in a password may be unencoded, so what precedes an @ in the path is left out.
     """
     parts = urlsplit(address)
     _, login, place = (parts.netloc + parts.path).rpartition("@")
@@ -89,7 +89,7 @@ def _masked(option):
 
 
 def base(url: str) -> SplitResult:
-    """Return the parts of an address to which paths can be added; raise ValueError if invalid."""
+    """Return the parts of an address that can be extended by paths; raise ValueError if invalid."""
     parts = split(url)
     usable = parts and parts.scheme in ("http", "https") and parts.username is None
     if not usable or parts.query or parts.fragment:

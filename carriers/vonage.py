@@ -55,7 +55,7 @@ UNDELIVERED = {
 
 SHORTEST_TTL, LONGEST_TTL = 20_000, 604_800_000  # milliseconds
 LONGEST_CLIENT_REFERENCE = 40  # characters
-# Vonage repeats an unanswered callback for 24 hours, and does not document that it signs it again.
+# Vonage repeats an unanswered callback for 24 hours, and does not document that it re-signs it.
 OLDEST = 24 * 3600  # seconds
 METHODS = ("sha1", "sha256", "sha512")  # of an HMAC
 
@@ -140,14 +140,14 @@ class Vonage(HttpCarrier):
         recipient = opt_outs.international(fields.get("msisdn", ""))  # as Vonage documents it
         at = _instant(fields.get("message-timestamp", ""))
         message_id = fields.get("messageId") or fields.get("message-id")
-        # By the account: its other carriers get the same callbacks, if somebody hands them on
+        # By account: its other carriers may be handed the same callbacks
         account = fields.get("api-key") or self._fields["api_key"]
         ids = (f"vonage {account} {message_id}",) if message_id else ()
         if request.kind == "inbound":
             text, part = fields.get("text"), _part(fields)
             return opt_outs.replies(recipient, text, at, ids, part=part)
         code = fields.get("err-code", "")
-        # It counts a long text as several, and names none of them as the last
+        # Vonage counts a long text as several, and does not say which one is the last
         of = {"given": fields.get("client-ref"), "of_part": True}
         return self._report(message_id, fields.get("status"), code, recipient, **of, at=at, ids=ids)
 
@@ -217,7 +217,7 @@ def _part(fields):
 def _instant(timestamp):
     """Return the instant in a `message-timestamp`; None if there is none.
 
-    Receipts have it in UTC, replies with an offset behind it: ` +0000`.
+    In receipts it is in UTC; in replies an offset follows: ` +0000`.
     """
     found = re.fullmatch(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)( [+-]\d{4})?", timestamp, re.ASCII)
     if not found:
@@ -230,5 +230,5 @@ def _instant(timestamp):
 
 
 def _has_status(part):
-    """Return whether an entry of an answer has a status."""
+    """Return whether an entry in an answer has a status."""
     return isinstance(part, dict) and part.get("status") is not None

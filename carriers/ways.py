@@ -1,4 +1,4 @@
-"""Read CARRIER_URL: one or more carriers in the order of preference, and what each is for.
+"""Read CARRIER_URL: one or more carriers in the order of preference, and the use of each.
 
 What follows the `#` of a URL is for this service:
 `#name=us&countries=US,CA&keys=shop&rate=10/s`.
@@ -32,7 +32,7 @@ class Way(NamedTuple):
         return of_country and (self.keys is None or key in self.keys)
 
     def shares_with(self, other: "Way") -> bool:
-        """Return whether there are texts for which either may be used."""
+        """Return whether there are texts for which both may be used."""
         pairs = (self.countries, other.countries), (self.keys, other.keys)
         return all(one is None or two is None or one & two for one, two in pairs)
 
@@ -99,7 +99,7 @@ def _read(word):
 
 
 def default_name(url: str) -> str:
-    """Return what a carrier without a name of its own is called: its scheme."""
+    """Return the name of a carrier that CARRIER_URL does not name: its scheme."""
     scheme = urls.scheme(url).lower()
     return {"nexmo": "vonage"}.get(scheme, scheme.partition("+")[0])
 
@@ -142,7 +142,7 @@ def connect_all(
     *,
     sending: bool = True,
 ) -> list[Carrier]:
-    """Return the carriers, in their order; raise ValueError with one line for each problem."""
+    """Return the carriers in order; raise ValueError with one line for each problem."""
     found, problems = [], []
     for number, way in enumerate(ways, 1):
         try:

@@ -29,13 +29,13 @@ class SignedPosts(HttpCarrier):
         super().__init__(base, headers, concurrency, timeout)
 
     def post_signed(self, webhook_id: str, body: str, secrets: Collection[bytes]) -> Answer:
-        """POST a body with a signature by each of these secrets; none signs nothing."""
+        """POST a body, with a signature by each of these secrets, if any."""
         headers = self.headers | signature(webhook_id, body, secrets)
         return self.ask("POST", self._target, body=body, headers=headers)
 
 
 def signature(webhook_id: str, body: str, secrets: Collection[bytes]) -> dict[str, str]:
-    """Return the headers that prove to the receiver who sent a body, and when."""
+    """Return the headers that prove to a receiver who sent a body, and when."""
     now = int(time.time())
     headers = {"webhook-id": webhook_id, "webhook-timestamp": str(now)}
     signed = f"{webhook_id}.{now}.{body}".encode()

@@ -16,7 +16,7 @@ COMMANDS = {
 ABOUT = (
     "Operate the Text Message Sending Service: set it up, see how it is, and decide what is sent."
 )
-MORE = "flask COMMAND --help says more of each; docs/operating.md shows them at work."
+MORE = "flask COMMAND --help says more of each; docs/commands.md shows them at work."
 SECTIONS = {
     "The service": ("db", "check", "stats", "carriers", "notify", "backup", "version"),
     "Texts": ("messages", "replies", "dnc", "hours", "usage"),

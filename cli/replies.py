@@ -10,7 +10,7 @@ from database import clock
 from replies import inbox
 from replies.model import Reply
 
-LONGEST = 60  # characters of a text in the table
+LONGEST_SHOWN = 60  # characters of a text in the table
 
 replies = base.Commands("replies", help="List what recipients wrote back, and mark it as read.")
 
@@ -49,7 +49,7 @@ def row(reply: Reply) -> tuple[Any, ...]:
     state = ", ".join(words for holds, words in states if holds)
     state = state or ("needs no attention" if reply.read_at else "unread")
     text = repr(reply.text)  # escaped, or it could control the terminal
-    short = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    short = text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
     return reply.id, reply.at, base.mask(reply.number), state, short
 
 

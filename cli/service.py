@@ -192,7 +192,7 @@ def show_state(state: health.Health, told: dict[str, Any]) -> None:
     say(f"awaiting approval: {told['awaiting_approval']}")
     say(f"retrying: {state.retrying}")
     say(f"last text sent: {_ago(state.last_sent_at, now)}")
-    say(f"last scheduler pass: {_ago(state.last_pass_at, now)}")
+    say(f"last scheduler run: {_ago(state.last_pass_at, now)}")
     say(f"unmatched receipts in the last day: {told['receipts_unmatched']}")
     say(f"ignored STOP and START replies in the last day: {told['opt_outs_ignored']}")
     waited = f"waiting since {base.shown(due)} ({_span(now - due)})" if due else "none"

@@ -197,7 +197,7 @@ class Entry:
             (message.last_error_at, f"could not be sent, {attempts} so far{reason}"),
             (message.finished_at, ended),
             (message.receipt_at, f"{arrived}, according to the carrier{reason}"),
-            (message.told_at, f"webhook delivered to {message.key.name}"),
+            (message.event_delivered_at, f"webhook delivered to {message.key.name}"),
         ]
         return sorted((event for event in events if event[0]), key=itemgetter(0))
 

@@ -11,7 +11,7 @@ from access.sign_ins import SignIn
 from database import EPOCH, MILLISECOND
 from replies.model import read_number
 from reports.listings import Cursor
-from reports.matching import LONGEST
+from reports.matching import LONGEST_SEARCH
 
 PAGE = 50  # cards
 MANY = 1_000  # messages; waiting ones, and those of an hour, are counted up to here
@@ -45,7 +45,7 @@ def keep_search() -> str | None:
 
     Return what the address has in their place, or None without any.
     """
-    words = request.form.get("find", "").replace("\0", " ").strip()[:LONGEST].strip()
+    words = request.form.get("find", "").replace("\0", " ").strip()[:LONGEST_SEARCH].strip()
     SignIn.keep_search(session["sign_in"], words)
     return "on" if words else None
 

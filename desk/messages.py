@@ -176,8 +176,8 @@ def told_of(message: Message, now: datetime) -> str | None:
         answer = f": {event.last_answer}" if event.last_answer else ""
         tries = f"not taken after {counted(event.tries, 'attempt')}{answer}"
         return f"{where}, {'given up, ' if event.given_up_at else ''}{tries}"
-    if message.told_at:
-        return f"{where}, taken {ago(message.told_at, now)}"
+    if message.event_delivered_at:
+        return f"{where}, taken {ago(message.event_delivered_at, now)}"
     return f"{where}, {'switched off' if address.off else 'none yet'}"
 
 

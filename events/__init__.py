@@ -1,4 +1,4 @@
-"""Webhook events: they tell the systems of keys what became of their messages.
+"""Webhook events, which tell the keys' systems what became of their messages.
 
-The outbox keeps each event until its receiver has accepted it; deliveries send what is due.
+The outbox keeps each event until its receiver has accepted it; delivery sends what is due.
 """

@@ -1,4 +1,4 @@
-"""Deliver events to the addresses of keys, beside texts: a thread of each scheduler."""
+"""Deliver events to the addresses of keys, in a thread of each scheduler."""
 
 import logging
 import math
@@ -21,13 +21,13 @@ from events.outbox import Event, EventAddress, body_of_test, new_webhook_id
 TIMEOUT = 15  # seconds, from the connection to the status line
 AT_ONCE = 2  # requests to one address
 DELAYS = (5, 5 * 60, 30 * 60, *(hours * 3600 for hours in (2, 5, 10, 14, 20, 24)))
-"""Seconds until each further try; up to a fifth more."""
+"""Seconds until each next try; up to a fifth is added."""
 
-LATER = timedelta(hours=1)  # for an event that cannot be begun
-IDLE = 1  # seconds between looks into the database while no try ends
-GRACE = 1  # seconds at the end for answers to tries that began late
+LATER = timedelta(hours=1)  # when to try an event again that cannot be tried now
+IDLE = 1  # seconds between looks at the database while no try ends
+GRACE = 1  # seconds to wait, at the end, for tries that began late
 GONE = 410
-LONGEST_SHOWN = 200  # bytes of what a receiver answers to a test
+LONGEST_SHOWN = 200  # bytes of a receiver's answer to a test
 OFF_BY_RECEIVER = "the receiver answered 410 (Gone)"
 
 log = logging.getLogger("events")
@@ -41,11 +41,11 @@ class Receiver(SignedPosts):
 
     def __init__(self, url: str):
         super().__init__(url, AT_ONCE, TIMEOUT)
-        self.in_hand = set()  # ids of events that are under way or have yet to be recorded
+        self.in_hand = set()  # ids of events that are under way or not recorded yet
 
 
 class Try(NamedTuple):
-    """A try that has ended, with an answer or the reason why there is none."""
+    """A try that has ended: the answer, or the reason why there is none."""
 
     event: Event
     address: EventAddress
@@ -58,22 +58,22 @@ class Try(NamedTuple):
 
 
 Noting = Callable[[set[UUID], datetime], None]
-"""What records the messages whose events were accepted."""
+"""A function that records the messages whose events were accepted."""
 
 
 class Deliveries:
     """Deliver what is due, in a thread, until `finish` or `stop` is called.
 
-    With `once`, each event is tried no more than once. Any number of schedulers may deliver at
-    once: each claims only what it begins, and records the results. Only `run` uses the database;
-    each try has a thread, so that no receiver waits for another.
+    With `once`, each event is tried only once. Any number of schedulers may deliver at the same
+    time: each claims only what it begins, and records the results. Only `run` uses the database.
+    Each try has a thread, so that no receiver waits for another.
     """
 
     def __init__(self, claim_timeout: int, note_notified: Noting, *, once: bool = False):
         self.lease, self.note_notified = timedelta(seconds=claim_timeout), note_notified
         self.began_at = clock.now() if once else None
         self.receivers = {}  # by URL, those with events in hand
-        self.ended = Queue()  # tries; None ends a wait; no SimpleQueue, see sending.runtime.Ended
+        self.ended = Queue()  # tries; None ends a wait. No SimpleQueue: see sending.runtime.Ended
         self.unrecorded = []
         self.has_more = self.stop_requested = False
         self.give_up_at = math.inf
@@ -86,13 +86,13 @@ class Deliveries:
     def stop(self, seconds: float = math.inf) -> None:
         """Begin no more tries, and wait for receivers at most this many seconds, or TIMEOUT.
 
-        A handler of signals may call this: it takes no lock.
+        A signal handler may call this: it takes no lock.
         """
         self.stop_requested = True
         self._end_within(min(seconds, TIMEOUT + GRACE))
 
     def finish(self) -> None:
-        """Return when all that is due was tried, but wait for receivers no longer than TIMEOUT."""
+        """Wait until everything due has been tried, but no longer than TIMEOUT for receivers."""
         self._end_within(TIMEOUT + GRACE)
         self.ended.put(None)
         self.thread.join()
@@ -102,20 +102,20 @@ class Deliveries:
 
     @property
     def stopping(self) -> bool:
-        """Whether no more tries are begun."""
+        """Whether no more tries begin."""
         return self.stop_requested or time.monotonic() >= self.give_up_at - GRACE
 
     def run(self) -> None:
-        """Record, claim and begin, again and again.
+        """Record, claim and begin tries, over and over.
 
-        During an outage of the database, results wait to be recorded. No error ends this thread.
+        Results wait while the database is away. No error ends this thread.
         """
         while True:
             try:
                 if self.has_ended():
                     return
                 self.wait(min(IDLE, max(0, self.give_up_at - time.monotonic())))
-            except Exception as error:  # its words may hold an address
+            except Exception as error:  # its message may hold an address
                 kind = type(error).__name__
                 log.error("event delivery hit an unexpected %s and continues", kind)
                 if time.monotonic() >= self.give_up_at:
@@ -123,7 +123,7 @@ class Deliveries:
                 time.sleep(IDLE)
 
     def has_ended(self) -> bool:
-        """Exchange events with the database; return whether that was the last time."""
+        """Exchange events with the database; return whether this was the last time."""
         left = self.give_up_at - time.monotonic()
         finishing = left < math.inf
         try:
@@ -157,7 +157,7 @@ class Deliveries:
         self.has_more = False
         if not self.stopping:
             addresses = Event.receivers(now, self.began_at)
-            random.shuffle(addresses)  # keys may share an address: none is always the first
+            random.shuffle(addresses)  # keys may share an address: none should always be first
             for address in addresses:
                 self.claim(address, now)
         for url in [url for url, each in self.receivers.items() if not each.in_hand]:
@@ -172,16 +172,16 @@ class Deliveries:
             return
         due = address.key_id, room, now
         try:
-            with database.db.atomic():  # what cannot be begun is claimed by nobody
+            with database.db.atomic():  # or what cannot begin would stay claimed
                 self.begin_all(receiver, Event.claim(*due, until, self.began_at), address)
         except Exception as error:
-            if database.is_outage(error) or isinstance(error, RuntimeError):  # there is no thread
+            if database.is_outage(error) or isinstance(error, RuntimeError):  # no thread
                 raise
             for events in self.claim_but_broken(due, until):
                 self.begin_all(receiver, events, address)
 
     def claim_but_broken(self, due: tuple, until: datetime) -> list[list[Event]]:
-        """Claim events that are due; those that break this are tried much later."""
+        """Claim due events; put off for long those that break this."""
 
         def claim(ids):
             with database.db.atomic():
@@ -189,7 +189,7 @@ class Deliveries:
 
         def put_off(id):
             Event.put_off(id, until + LATER)
-            self.has_more = True  # what is due behind it
+            self.has_more = True  # the events behind it
 
         what = "event {} is put off".format
         ids = Event.ids_due(*due, self.began_at)
@@ -226,7 +226,7 @@ class Deliveries:
             log.warning(*line, extra=about)
 
     def record_failure(self, ended: Try, now: datetime) -> tuple:
-        """Record a failed try; return the line for the log."""
+        """Record a failed try; return its log line."""
         event, key, answer = ended.event, ended.address.key, ended.answer
         next_try_at = next_try(event.tries, answer and answer.retry_after, now)
         event.failed(ended.words, next_try_at, now)
@@ -244,13 +244,13 @@ class Deliveries:
     # The receivers
 
     def begin_all(self, receiver: Receiver, events: list[Event], address: EventAddress) -> None:
-        """Begin tries of events."""
+        """Begin to try events."""
         for event in events:
             if event.id not in receiver.in_hand:  # a request can outlast its lease
                 self.begin(receiver, event, address)
 
     def begin(self, receiver: Receiver, event: Event, address: EventAddress) -> None:
-        """Begin a try of an event."""
+        """Begin to try an event."""
         threading.Thread(target=self.deliver, args=(receiver, event, address), daemon=True).start()
         receiver.in_hand.add(event.id)
         self.receivers[address.url] = receiver
@@ -264,21 +264,21 @@ class Deliveries:
 def tell(
     receiver: Receiver, webhook_id: str, body: str, address: EventAddress
 ) -> tuple[Answer | None, str]:
-    """Send a body, signed, to an address; return the answer, and it or its absence in words."""
+    """Send a signed body to an address; return the answer, if any, and a description of it."""
     try:
         secrets = [decoded(secret) for secret in address.secrets(clock.now())]
         answer = receiver.post_signed(webhook_id, body, secrets)
         return answer, f"HTTP {answer.status}"
     except CarrierError as error:
         return None, str(error)
-    except Exception as error:  # its words may hold the address
+    except Exception as error:  # its message may hold the address
         return None, f"unexpected {type(error).__name__}"
 
 
 def tell_test(address: EventAddress, now: datetime) -> tuple[bool, str]:
-    """Send an event of the type TEST to an address, and store nothing.
+    """Send an event of the type TEST to an address; store nothing.
 
-    Return whether the receiver accepted it, and its answer in words, for an operator.
+    Return whether the receiver accepted it, and a description of its answer for an operator.
     """
     receiver = Receiver(address.url)
     try:
@@ -292,7 +292,7 @@ def tell_test(address: EventAddress, now: datetime) -> tuple[bool, str]:
 
 
 def next_try(tries: int, retry_after: float | None, now: datetime) -> datetime | None:
-    """Return when an event that failed once more after this many tries is due; None: never."""
+    """Return when to try an event again after this many tries and one more; None: never."""
     if tries >= len(DELAYS):
         return None
     return now + timedelta(seconds=max(DELAYS[tries] * random.uniform(1, 1.2), retry_after or 0))

@@ -1,4 +1,4 @@
-"""The outbox: webhook events that notify the systems of keys of what happened to their messages.
+"""The outbox: webhook events that tell the keys' systems what happened to their messages.
 
 An event is written in the same transaction as the change it reports, and deleted once it is
 delivered. `delivery.py` delivers them.
@@ -27,9 +27,9 @@ LONGEST_DELAY = timedelta(hours=1.2 * 24)
 """How far ahead the next try of an event can be, see `delivery`."""
 
 OVERLAP = timedelta(hours=24)
-"""How long events are signed by the old secret as well, after a rotation."""
+"""How long after a rotation events are signed by the old secret as well."""
 
-KEPT = timedelta(days=30)
+GIVEN_UP_KEPT = timedelta(days=30)
 """How long an event is kept after it was given up."""
 
 FEWEST_TRIES = 3
@@ -50,7 +50,7 @@ class EventAddress(Table):
     old_secret = TextField(null=True)  # before the rotation
     old_secret_until = InstantField(null=True)
     off = TextField(null=True)  # why it is switched off
-    # Since it last took an event: the first failed try, and how many there were, up to FEWEST_TRIES
+    # Since it last accepted an event: the first failed try, and their number, up to FEWEST_TRIES
     failing_since = InstantField(PAST, null=True)
     failures = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
 
@@ -64,12 +64,12 @@ class EventAddress(Table):
 
     @classmethod
     def by_key(cls) -> dict[int, Self]:
-        """Return all addresses by the ids of their keys."""
+        """Return all addresses by key id."""
         return {address.key_id: address for address in cls.select()}
 
     @classmethod
     def set(cls, key: ApiKey, url: str, now: datetime) -> None:
-        """Set the address for the events of a key; the first one gets a secret."""
+        """Set the address for the events of a key; make a secret if it is the first one."""
         row = cls.insert(key=key, url=url, secret=_new_secret())
         anew = {cls.url: url, cls.off: None, cls.failing_since: None, cls.failures: 0}
         with db.transaction():
@@ -80,9 +80,9 @@ class EventAddress(Table):
     def switch_off(cls, key: int, why: str, now: datetime, url: str | None = None) -> bool:
         """Send no more events of a key; return whether that is news.
 
-        The first batch of those that wait is given up. With a URL, whose receiver asked for it, do
-        so only if that is still the address. Without one, an operator asked for it; then it is not
-        done again if it is off.
+        The first batch of waiting events is given up. With a URL, its receiver asked for this: do
+        it only if that is still the address. Without one, an operator asked for it: do nothing if
+        the address is off already.
         """
         mine = (cls.key == key) & (cls.url == url if url else cls.off.is_null())
         with db.transaction():
@@ -95,7 +95,7 @@ class EventAddress(Table):
 
     @classmethod
     def rotate(cls, key: ApiKey, now: datetime) -> None:
-        """Make a new secret for a key; for a day events are signed by both."""
+        """Make a new secret for a key; for a day, both sign its events."""
         old = {cls.old_secret: cls.secret, cls.old_secret_until: now + OVERLAP}
         with db.transaction():
             if not cls.update({cls.secret: _new_secret(), **old}).where(cls.key == key).execute():
@@ -104,13 +104,13 @@ class EventAddress(Table):
 
     @classmethod
     def note_success(cls, keys: Collection[int]) -> None:
-        """Note that the receivers of these keys have just taken an event."""
+        """Note that the receivers of these keys have just accepted an event."""
         failing = cls.key.in_([*keys]) & cls.failing_since.is_null(False)
         cls.update(failing_since=None, failures=0).where(failing).execute()
 
     @classmethod
     def note_failure(cls, key: int, url: str, now: datetime) -> None:
-        """Note that the receiver of a key, at this address, has not taken an event."""
+        """Note that the receiver of a key, at this address, did not accept an event."""
         mine = (cls.key == key) & (cls.url == url) & (cls.failures < FEWEST_TRIES)
         since = Case(
             None,
@@ -121,11 +121,11 @@ class EventAddress(Table):
 
     @classmethod
     def receiving(cls, key: peewee.Field) -> peewee.ModelSelect:
-        """Select a key as `receiver` if it has an address that is not switched off."""
+        """Select the key as `receiver` if it has an address that is on."""
         return cls.select(cls.key).where(cls.key == key, cls.off.is_null()).alias("receiver")
 
     def secrets(self, now: datetime) -> list[str]:
-        """Return the secrets that sign now, the newest first."""
+        """Return the secrets that sign now, newest first."""
         if self.old_secret_until and now < self.old_secret_until:
             return [self.secret, self.old_secret]
         return [self.secret]
@@ -137,7 +137,7 @@ def _audit(action, now, key, **about):
 
 
 def _is_of_name(name):
-    """Return the condition that an event is of a key of this name, as `by_name` counts."""
+    """Match the events that `by_name` counts under this name."""
     return Event.key.in_([*ids_of({name})])
 
 
@@ -158,23 +158,23 @@ def body(message: Any, at: datetime) -> str:
 
 
 def body_of_test(at: datetime) -> str:
-    """Return the body of a test event: about a message that there is none of."""
+    """Return the body of a test event, about a message that does not exist."""
     return json.dumps(
         {"type": TEST, "timestamp": isoformat(at), "data": {"message_id": str(uuid.uuid4())}}
     )
 
 
 def new_webhook_id() -> str:
-    """Return an id by which a receiver knows an event again."""
+    """Return an id by which a receiver recognizes a repeated event."""
     return f"evt_{uuid.uuid4().hex}"
 
 
 class Backlog(NamedTuple):
-    """How many events of a key wait or were given up."""
+    """How many events of a key are waiting, and how many were given up."""
 
     waiting: int = 0
     given_up: int = 0
-    oldest: datetime | None = None  # of those that wait
+    oldest: datetime | None = None  # of those waiting
 
     def __add__(self, other: Self) -> Self:
         oldest = min(filter(None, (self.oldest, other.oldest)), default=None)
@@ -201,13 +201,13 @@ class Event(Table):
 
     @classmethod
     def write(cls, ended: Iterable[Any]) -> None:
-        """Write an event for each of these messages; `receiver` is the id of its key."""
+        """Write an event for each of these messages; `receiver` is its key's id."""
         for some in peewee.chunked(map(cls._row, ended), database.PAGE):
             cls.insert_many(some).as_rowcount().execute()
 
     @classmethod
     def write_reply(cls, key: int, message_id: uuid.UUID, data: dict, now: datetime) -> None:
-        """Write an event of a reply to a message, if the key has an address that is on.
+        """Write an event about a reply to a message, if the key has an address that is on.
 
         `data` has its `reply_id`, its text, and what it led to.
         """
@@ -220,7 +220,7 @@ class Event(Table):
 
     @classmethod
     def forget_texts(cls, replies: Collection[uuid.UUID]) -> None:
-        """Empty the texts of replies in events that are kept."""
+        """Empty the texts of replies in the kept events."""
         for event in cls.select().where(cls.reply_id.in_([*replies])):
             content = json.loads(event.body)
             content["data"]["text"] = ""
@@ -242,7 +242,7 @@ class Event(Table):
 
     @classmethod
     def receivers(cls, now: datetime, began_at: datetime | None) -> list[EventAddress]:
-        """Return the addresses that are on and have events due, with their keys."""
+        """Return the addresses that are on and have due events, with their keys."""
         due = cls.select().where(cls.key == EventAddress.key, cls._due(now, began_at))
         addresses = EventAddress.select(EventAddress, ApiKey).join(ApiKey)
         return [*addresses.where(EventAddress.off.is_null(), fn.EXISTS(due))]
@@ -257,10 +257,10 @@ class Event(Table):
         began_at: datetime | None,
         among: Collection[int] | None = None,
     ) -> list[Self]:
-        """Take up to `limit` events of a key that are due, the longest due first.
+        """Claim up to `limit` due events of a key, longest due first.
 
         Nobody else gets them before they are recorded, or before `until`. With `began_at`, events
-        that were tried since then are not due. `among` are the ids to choose from, if not all.
+        that were tried since then are not due. `among` limits the choice to these ids.
         """
         due = cls._first_due(key, limit, now, began_at)
         if among is not None:
@@ -271,12 +271,12 @@ class Event(Table):
 
     @classmethod
     def ids_due(cls, key: int, limit: int, now: datetime, began_at: datetime | None) -> list[int]:
-        """Return the ids of those events that `claim` would take."""
+        """Return the ids of the events that `claim` would take."""
         return [event.id for event in cls._first_due(key, limit, now, began_at)]
 
     @classmethod
     def put_off(cls, id: int, until: datetime) -> None:
-        """Have an event that waits be tried no sooner."""
+        """Do not try a waiting event before an instant."""
         cls.update(next_try_at=until).where(cls.id == id, cls.next_try_at.is_null(False)).execute()
 
     @classmethod
@@ -291,21 +291,21 @@ class Event(Table):
 
     @classmethod
     def date_back(cls, now: datetime) -> int:
-        """Have events be tried now that were never tried, and date the others like any table."""
+        """Make events due now that were never tried, and date back the others as in any table."""
         ahead = (cls.tries == 0) & (cls.next_try_at > now + SKEW)
         return cls._change_some(cls.update(next_try_at=now), ahead) or super().date_back(now)
 
     @classmethod
     def delivered(cls, claimed: Iterable[Self]) -> None:
-        """Forget events that were delivered."""
+        """Delete delivered events."""
         if ids := [event.id for event in claimed]:
             cls.delete().where(cls.id.in_(ids)).execute()
 
     def failed(self, answer: str, next_try_at: datetime | None, now: datetime) -> None:
         """Record a failed attempt, and when the next is due; None gives this event up.
 
-        Ignored if this try was recorded already, by another scheduler that held the event after
-        us, or if the event was given up meanwhile.
+        Do nothing if another scheduler, which claimed the event after us, has recorded this try, or
+        if the event has been given up.
         """
         changes = {"tries": self.tries + 1, "last_answer": answer, "next_try_at": next_try_at}
         changes["given_up_at"] = None if next_try_at else now
@@ -314,10 +314,10 @@ class Event(Table):
 
     @classmethod
     def give_up(cls, now: datetime) -> int:
-        """Give up a batch of what waits for addresses that are switched off; return how many.
+        """Give up a batch of events that wait for addresses that are off; return how many.
 
-        A change at the same moment may write one more after the last batch, and what is being
-        recorded is left out: the next pass gives them up.
+        Events that are written or recorded at this moment may be missed: the scheduler gives them
+        up a little later.
         """
         off = EventAddress.select(EventAddress.key).where(EventAddress.off.is_null(False))
         waiting = cls.select(cls.id).where(cls.next_try_at.is_null(False), cls.key.in_(off))
@@ -326,14 +326,14 @@ class Event(Table):
 
     @classmethod
     def forget(cls, now: datetime) -> int:
-        """Delete some events that were given up long ago; return how many."""
-        return cls.delete_some(cls.given_up_at < now - KEPT)
+        """Delete a batch of events that were given up long ago; return how many."""
+        return cls.delete_some(cls.given_up_at < now - GIVEN_UP_KEPT)
 
     # For people
 
     @classmethod
     def retry(cls, key: ApiKey | None, now: datetime) -> int:
-        """Try a batch again of what was given up, if its address is on; return how many events."""
+        """Queue again a batch of given-up events whose addresses are on; return how many."""
         on = EventAddress.select(EventAddress.key).where(EventAddress.off.is_null())
         again = cls.given_up_at.is_null(False) & cls.key.in_(on)
         if key:
@@ -347,7 +347,7 @@ class Event(Table):
 
     @classmethod
     def listing(cls, key: ApiKey | None) -> Iterator[Self]:
-        """Read events that wait or were given up, with their keys, the oldest first, in pages."""
+        """Read events that wait or were given up, with their keys, oldest first, in pages."""
         events = cls.select(cls, ApiKey).join(ApiKey).order_by(cls.id)
         if key:
             events = events.where(_is_of_name(key.name))
@@ -366,7 +366,7 @@ class Event(Table):
 
     @classmethod
     def backlogs(cls) -> dict[int, Backlog]:
-        """Return the backlog of each key that has events, by its id; read from indexes alone."""
+        """Return the backlog of each key that has events, by its id; only indexes are read."""
         count, found = fn.COUNT(SQL("*")), {}
         given_up = cls.select(cls.key, count).where(cls.given_up_at.is_null(False))
         for key, events in given_up.group_by(cls.key).tuples():
@@ -378,7 +378,7 @@ class Event(Table):
 
     @classmethod
     def by_name(cls) -> dict[str, Backlog]:
-        """Return the backlog of each key that has events, by its name, which keys may share."""
+        """Return the backlog of the keys that have events, by name, which several may share."""
         backlogs, found = cls.backlogs(), {}
         for key, name in sorted(names_of(backlogs).items(), key=itemgetter(1)):
             found[name] = found.get(name, Backlog()) + backlogs[key]

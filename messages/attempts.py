@@ -34,7 +34,7 @@ from messages.model import FURTHEST_AHEAD, Message, first_id
 DIED = "its scheduler died before the carrier's answer was recorded"
 
 
-# The indexes below serve these only because their conditions are spelt the same
+# An index below is used only if a query repeats its condition word for word
 IS_UNDER_WAY = SQL("sender IS NOT NULL") & SQL("result IS NULL")
 IS_UNCLEAR = SQL("result = 'unclear'")
 IS_ASKED_ABOUT = IS_UNCLEAR & SQL("ask_at IS NOT NULL")
@@ -43,7 +43,7 @@ IS_ASKED_ABOUT = IS_UNCLEAR & SQL("ask_at IS NOT NULL")
 HELD = """
 SELECT message_id, number, result FROM attempt WHERE sender = {param} AND carrier = {param}
 """
-"""Find what a sender has in hand. In SQL: with 128 texts, peewee takes 0.9 ms of each step."""
+"""A sender's open sends and questions. In SQL: with 128 texts, peewee takes 0.9 ms of each step."""
 
 
 class Result(StrEnum):
@@ -57,18 +57,18 @@ class Attempt(Table):
     """One time that a text was given to a carrier; deleted with its message."""
 
     message = ForeignKeyField(Message, on_delete="CASCADE", index=False)
-    number = IntegerField()  # of the claim by which it was given
+    number = IntegerField()  # which of the message's claims this is
     carrier = TextField(null=True)
-    # The scheduler that has it in hand: it gives the text, or asks about it while that is unclear
+    # The scheduler that is giving the text or, while the result is unclear, asking about it
     sender = UUIDField(null=True)
     begun_at = InstantField(PAST, lambda now: Attempt.message > first_id(now))
     ended_at = InstantField(null=True)
     result = TextField(null=True)  # null while it is under way
     reference = CarrierTextField(null=True)
-    words = CarrierTextField(null=True)  # the carrier's, or why it is unclear
+    words = CarrierTextField(null=True)  # the carrier's, or why the result is unclear
     receipt = TextField(null=True)  # delivered or undelivered
     receipt_at = InstantField(null=True)
-    # When its carrier is asked whether it has it, while unclear
+    # When to ask the carrier about it, while the result is unclear
     ask_at = InstantField(FURTHEST_AHEAD, lambda now: IS_ASKED_ABOUT, null=True)
 
     class Meta:
@@ -94,7 +94,7 @@ class Attempt(Table):
     def end(cls, message: Message, now: datetime, result: Result, **told: Any) -> bool:
         """Record the result of the attempt of a claimed message, unless it has one.
 
-        Return whether the attempt was unclear before: its scheduler was taken for dead.
+        Return whether it was unclear until now, because its scheduler was taken for dead.
         """
         end = cls.update(result=result, ended_at=now, sender=None, **told)
         own = cls._is_of(message)
@@ -106,9 +106,9 @@ class Attempt(Table):
     def open_copies(
         cls, ids: Collection[uuid.UUID], carrier: Way, numbers: Mapping[uuid.UUID, int]
     ) -> dict[uuid.UUID, Self]:
-        """Return the copies that a carrier may mean when it accepts messages, by the messages' ids.
+        """Return, by message id, the open attempts to which an acceptance may refer.
 
-        If the number of a copy is not given, it is the first one whose result is not known.
+        `numbers` says which they are; without a number it is a message's first open attempt.
         """
         copies, by_carrier = {}, (carrier.name, None)
         of_these = cls.message.in_([*ids])
@@ -126,7 +126,7 @@ class Attempt(Table):
         carrier: Way,
         now: datetime,
     ) -> None:
-        """Note that a carrier has accepted copies of locked messages, all by the messages' ids."""
+        """Record that a carrier accepted copies of locked messages; both are by message id."""
         key, told = (cls.message, cls.number), (cls.result, cls.ended_at, cls.words, cls.reference)
         told += cls.carrier, cls.sender
         rows = []
@@ -138,16 +138,16 @@ class Attempt(Table):
             upsert.on_conflict(conflict_target=key, preserve=told).execute()
 
     @classmethod
-    def given_to(cls, number: str, carrier: Way) -> ModelSelect:
-        """Select the copies of texts to a number that a carrier has taken, or may have."""
+    def given_to(cls, phone: str, carrier: Way) -> ModelSelect:
+        """Select the copies of texts to a phone number that a carrier has, or may have."""
         may_have_it = cls.is_open() | (cls.result == Result.TAKEN)
         copies = cls.select(cls).join(Message)
-        return copies.where(Message.to == number, cls.is_by(carrier), may_have_it)
+        return copies.where(Message.to == phone, cls.is_by(carrier), may_have_it)
 
-    def counts_now(self) -> Expression:
-        """Return the condition that this is a message's copy since a person last retried it.
+    def is_current(self) -> Expression:
+        """Match the message if this attempt was made since a person last retried it.
 
-        An earlier copy counts, too, if the message was not sent again because that was taken.
+        An earlier attempt matches, too, if its acceptance kept the message from being sent again.
         """
         is_since = Message.tries_before < self.number
         if self.reference:
@@ -155,20 +155,20 @@ class Attempt(Table):
         return (Message.id == self.message_id) & is_since
 
     def is_latest_taken(self) -> Expression:
-        """Return the condition that this copy counts now, and that no later one was taken."""
+        """Match the message if this attempt is current, and no later one was taken."""
         taken = Attempt.select(fn.MAX(Attempt.number)).where(
             Attempt.message == self.message_id, Attempt.result == Result.TAKEN
         )
-        return self.counts_now() & (Value(self.number) == taken)
+        return self.is_current() & (Value(self.number) == taken)
 
     @classmethod
     def date_back(cls, now: datetime) -> int:
-        """Date back open attempts further: their carrier is asked what it took since they began.
+        """Date open attempts back beyond now: carriers are asked what they took since those began.
 
-        How far the clock was ahead is not known: they began as long ago as they seem to be ahead.
+        Nobody knows how far ahead the clock was; assume as far as the attempts are ahead now.
         """
         mirrored = Value(2 * cls.begun_at.db_value(now), converter=False) - cls.begun_at
-        for is_open in (IS_UNDER_WAY, IS_ASKED_ABOUT):  # an index serves each
+        for is_open in (IS_UNDER_WAY, IS_ASKED_ABOUT):  # each has an index
             change = cls.update(begun_at=mirrored)
             if changed := cls._change_some(change, is_open, cls.begun_at > now + SKEW):
                 return changed
@@ -176,7 +176,7 @@ class Attempt(Table):
 
     @classmethod
     def _key_of_batches(cls):
-        """Take all attempts of some messages: half of a key, but no plan needs more than that."""
+        """Find batches by message: half of the key, but no plan needs more than that."""
         return cls.message
 
     @classmethod
@@ -186,23 +186,20 @@ class Attempt(Table):
 
     @classmethod
     def held(cls, sender: uuid.UUID, carrier: str) -> list[tuple[uuid.UUID, int, Result | None]]:
-        """Return what a sender gives to a carrier (without a result) or asks it about."""
+        """Return what a sender is giving to a carrier (no result yet) or asking it about."""
         rows = db.execute_sql(HELD.format(param=db.param), (cls.sender.db_value(sender), carrier))
         as_id = cls.sender.python_value
         return [(as_id(id), number, result) for id, number, result in rows.fetchall()]
 
     @classmethod
     def let_go(cls, sender: uuid.UUID, *which: Expression) -> None:
-        """Leave to others what a sender asks about, or only such copies of it."""
+        """Leave a sender's questions to others: all of them, or those about matching attempts."""
         asked = (cls.sender == sender) & cls.result.is_null(False)
         cls.update(sender=None).where(asked, *which).execute()
 
     @classmethod
     def lose(cls, sender: uuid.UUID, messages: Collection[uuid.UUID], now: datetime) -> list[Self]:
-        """Mark a dead sender's attempts under way, at these messages, as unclear; return them.
-
-        When it died is not known.
-        """
+        """Mark a dead sender's open attempts at these messages as unclear; return them."""
         recent = cls.begun_at > now - LISTED_WITHIN
         later = cls.begun_at + Value(LISTED_WITHIN // MILLISECOND, converter=False)
         ask_at = Case(None, [(recent, later)], Value(cls.ask_at.db_value(now), converter=False))
@@ -212,14 +209,14 @@ class Attempt(Table):
         return [*lost.execute()]
 
     def note_receipt(self, receipt: str, at: datetime) -> None:
-        """Note what a carrier reports of this copy; `delivered` is the last word."""
+        """Store a receipt for this attempt; nothing overrides `delivered`."""
         told = {"receipt": receipt, "receipt_at": at}
         is_news = Attempt.receipt.is_null() | (Attempt.receipt != "delivered")
         self.update(told).where(self._is_this(), is_news).execute()
 
     @classmethod
     def of_messages(cls, ids: Collection[uuid.UUID]) -> dict[uuid.UUID, list[Self]]:
-        """Return the attempts of messages by their ids, the oldest first."""
+        """Return the attempts of each message by its id, oldest first."""
         found = defaultdict(list)
         for attempt in cls.select().where(cls.message.in_([*ids])).order_by(cls.number):
             found[attempt.message_id].append(attempt)
@@ -227,7 +224,7 @@ class Attempt(Table):
 
     @classmethod
     def is_by(cls, carrier: Way) -> Expression:
-        """Return the condition that a copy is a carrier's, or may be, because none was noted."""
+        """Match attempts at this carrier, or at an unknown one."""
         return (cls.carrier == carrier.name) | cls.carrier.is_null()
 
     def _is_this(self):
@@ -239,7 +236,7 @@ class Attempt(Table):
 
     @classmethod
     def is_open(cls) -> Expression:
-        """Return the condition that the result of a copy is not known."""
+        """Match attempts whose result is not known."""
         return cls.result.is_null() | IS_UNCLEAR
 
 

@@ -1,6 +1,6 @@
-"""Decisions of people: messages are approved, refused, cancelled and retried, and that is undone.
+"""What people decide: to approve, refuse, cancel or retry messages, and to undo that.
 
-Each is noted in the audit, in the same transaction.
+The audit records each decision in the same transaction.
 """
 
 from collections.abc import Iterable
@@ -19,10 +19,10 @@ from messages import waiting
 from messages.model import IS_WAITING, RETRYABLE, WAITING, Message, Status, accepted_to, has_status
 
 UNDO_WITHIN = timedelta(minutes=1)
-"""How long people can undo what they decided, if the text still waits."""
+"""How long people can undo a decision, if the text still waits."""
 
 UNDO_FOR_CERTAIN = timedelta(seconds=10)
-"""How long a text that is approved at the desk stays at least."""
+"""How long a text approved at the desk waits at least, so that Undo is sure to work."""
 
 ANEW = {
     "status": Status.SCHEDULED,
@@ -31,16 +31,16 @@ ANEW = {
     "attempts": 0,
     "in_doubt": 0,
     "cancelled_by": None,
-    "receipt_at": None,  # the reference stays: it names the first text, and not the next
+    "receipt_at": None,  # the reference stays: it names the first text, not the next one
 }
-"""These columns of a message that a person sends again."""
+"""The columns that change when a person sends a message again."""
 
 
 class Selection:
     """One or several messages that a person decides on together.
 
-    Each transition changes those that allow it, in one transaction, and returns their ids. `left`
-    has the ids of the others.
+    Each transition changes the messages that allow it, in one transaction, and returns their ids;
+    `left` has the ids of the others.
     """
 
     def __init__(self, ids: Iterable[UUID]):
@@ -49,7 +49,7 @@ class Selection:
     def approve(self, by: str, now: datetime) -> list[UUID]:
         """Let messages be sent when their time comes; approving again has no effect.
 
-        Those that no longer wait, or are withdrawn, are left.
+        Messages that no longer wait, or are withdrawn, are left out.
         """
         again = Message.approved & Message.cancelled_by.is_null()
         with db.transaction():
@@ -78,7 +78,7 @@ class Selection:
     def cancel(self, by: str, now: datetime) -> list[UUID]:
         """Cancel messages that wait.
 
-        One in doubt is withdrawn: it waits until the sender has asked the carrier.
+        A message in doubt is withdrawn: it waits until the carrier has been asked about it.
         """
         cancel = partial(self._act, Action.CANCELLED, now, WAITING, cancelled_by=by)
         ended = {"status": Status.CANCELLED, "finished_at": now}
@@ -91,10 +91,10 @@ class Selection:
             )
 
     def retry(self, now: datetime, expire_after: timedelta) -> list[UUID]:
-        """Send messages that did not reach their recipients again, with all their retries.
+        """Send messages again that did not reach their recipients, each with all its retries.
 
-        Each goes at once, or at a send_date that is still to come, and expires as if it were new:
-        `expire_after` is for a key without a rule of its own. What answers a reply has one try.
+        Each goes at once, or at a send_date in the future, and expires as if it were new;
+        `expire_after` is for keys without a rule of their own. An automatic reply gets one try.
         """
         later = (Message.send_date > now, Message.send_date)
         anew = ANEW | {
@@ -109,7 +109,7 @@ class Selection:
         return done
 
     def undo_approval(self, by: str, now: datetime) -> list[UUID]:
-        """Let messages wait for approval again, unless they may have gone.
+        """Let messages wait for approval again, unless they may have been sent.
 
         Only the person who approved them may do so, and only within UNDO_WITHIN.
         """
@@ -124,11 +124,11 @@ class Selection:
         return self._undo(Action.APPROVED, now, WAITING, waits, **before)
 
     def undo_cancel(self, by: str, now: datetime, limit: Limit | None = None) -> list[UUID]:
-        """Let messages that were cancelled or refused wait again, one of a number in a transaction.
+        """Let cancelled or refused messages wait again, in transactions with one of each number.
 
         Only the person who cancelled them may do so, and only within UNDO_WITHIN. Each counts for
-        the `limit` of its recipient again, which must allow it. The next pass queues what is due,
-        unless its number has joined the Do Not Call list.
+        the `limit` of its recipient again, which must allow it. The scheduler queues what is due,
+        unless the number has joined the Do Not Call list.
         """
         needed = Message.id, Message.to, Message.created_at, ApiKey.role
         done, these = [], Message.select(*needed).join(ApiKey)
@@ -162,9 +162,9 @@ class Selection:
         return done
 
     def _act(self, action, now, among, condition, *, undone=None, **changes):
-        """Make a transition, and note it in the audit; return the ids of those that made it.
+        """Make a transition, and note it in the audit; return the ids of the changed messages.
 
-        `undone` is the action that it takes back.
+        `undone` is the action that this one takes back.
         """
         with db.transaction():
             moved = self._move(among, condition, **changes)
@@ -175,9 +175,9 @@ class Selection:
         return self._act(Action.UNDONE, now, among, condition, undone=action, **changes)
 
     def _move(self, among, condition, **changes):
-        """Change those that meet the condition; lock all first, sorted, against deadlocks.
+        """Change the messages that meet the condition; lock all first, sorted, against deadlocks.
 
-        Redacted messages are left: they are never sent again.
+        Redacted messages are left out: they are never sent again.
         """
         some = Message.id.in_([*self.left]) & Message.status.in_([*among])
         rows = Message.select(Message.id).order_by(Message.id)
@@ -215,7 +215,7 @@ def _decided_at(at, action, who_key):
 def revoke(key: ApiKey, now: datetime) -> bool:
     """Revoke a key; return False if it was revoked before.
 
-    Raise Refused if it is paused and has texts to be sent, because nobody could resume them.
+    Raise Refused if it is paused and has texts waiting, because nobody could resume them.
     """
     if key.revoked_at:
         return False
@@ -233,10 +233,10 @@ def revoke(key: ApiKey, now: datetime) -> bool:
 
 
 def revoke_and_cancel(key: ApiKey, by: str) -> tuple[bool, int]:
-    """Pause a key, cancel its texts that wait, and revoke it.
+    """Pause a key, cancel its waiting texts, and revoke it.
 
-    Return whether it was not revoked before, and how many texts were cancelled. They are cancelled
-    in batches, after each of which this may be interrupted, and done again.
+    Return whether it was still valid, and how many texts were cancelled. They are cancelled in
+    batches; if interrupted between two of them, this can simply be called again.
     """
     if not key.revoked_at:
         key.pause(clock.now())
@@ -247,7 +247,7 @@ def revoke_and_cancel(key: ApiKey, by: str) -> tuple[bool, int]:
 
 
 def _cancel_all(key, by):
-    """Cancel the texts of a key that wait; return how many."""
+    """Cancel the waiting texts of a key; return how many."""
     waiting = Message.select(Message.id).where(
         Message.key == key, IS_WAITING, Message.cancelled_by.is_null()
     )
@@ -257,14 +257,14 @@ def _cancel_all(key, by):
 
 
 def _lane_anew(ids):
-    """Return the expression of the lanes that messages have once they are sent again."""
+    """Return the expression for the lanes of messages that are sent again."""
     lanes = Message.select(Message.lane).where(Message.id.in_([*ids]))
     anew = [(each.lane, str(Lane.read(each.lane).anew())) for each in lanes.distinct()]
     return Case(Message.lane, anew, Message.lane) if anew else Message.lane
 
 
 def _fits(limit, message):
-    """Return whether a number has no more texts than its limit allows in a window with this one."""
+    """Return whether, with this text, its number stays within the limit."""
     if message.to is None or message.key.role == Role.TESTER:  # its texts count for nothing
         return True
     near = accepted_to(message.to, message.created_at - limit.window + MILLISECOND)

@@ -1,4 +1,4 @@
-"""Copies of texts that a carrier may have, and when it is asked about them."""
+"""Copies of texts that a carrier may have, and when to ask it about them."""
 
 import uuid
 from collections.abc import Collection
@@ -13,9 +13,9 @@ from messages.model import WAITING, Message, Status, has_status
 
 
 def to_ask(carrier: Way, now: datetime, limit: int) -> list[Attempt]:
-    """Return some attempts about which a carrier is to be asked now, the longest due first.
+    """Return some attempts to ask a carrier about now, the longest due first.
 
-    Their messages wait, and no scheduler is asking about them.
+    Their messages are waiting, and no scheduler is asking about them yet.
     """
     due = _is_unclear_at(carrier) & _is_to_ask(now)
     waiting = Attempt.select().join(Message).where(due, has_status(*WAITING))
@@ -23,7 +23,7 @@ def to_ask(carrier: Way, now: datetime, limit: int) -> list[Attempt]:
 
 
 def take(message_id: uuid.UUID, carrier: Way, sender: uuid.UUID, now: datetime) -> bool:
-    """Take it in hand to ask a carrier about a message; False if another scheduler has done so."""
+    """Claim the question about a message; return False if another scheduler has claimed it."""
     own = _is_unclear_at(carrier) & _is_to_ask(now) & (Attempt.message == message_id)
     return Attempt.update(sender=sender).where(own).execute() > 0
 
@@ -37,18 +37,19 @@ def ask_again_at(message_id: uuid.UUID, carrier: Way, at: datetime) -> None:
 def texts_at(
     carriers: Collection[str], messages: Collection[Message], *which: Expression
 ) -> set[tuple[str, str]]:
-    """Return those numbers and texts of messages of which carriers of these names have such copies.
+    """Return the numbers and texts of these messages of which the carriers have such copies.
 
-    They are not finished. No other transaction looks at the same texts before this one ends.
+    `which` are conditions for copies; only those of unfinished messages count. No other transaction
+    looks at the same texts before this one ends.
     """
     if not messages:
         return set()
     found, is_theirs = set(), Attempt.carrier.in_([*carriers]) | Attempt.carrier.is_null()
-    # Not plainly, or a plan may go through all messages to a number
+    # Concatenated, so that no plan goes through all messages to a number
     these = Message.to.concat("").in_({each.to for each in messages})
     these &= has_status(Status.SENDING, *WAITING)
     lock_texts({f"{each.to} {each.message}" for each in messages})
-    for is_such in which:  # an index serves each
+    for is_such in which:  # each has an index
         copies = Attempt.select(Message.to, Message.message).join(Message)
         copies = copies.where(is_such, is_theirs, these)
         found |= {*copies.tuples()}
@@ -74,7 +75,7 @@ def rule_out(message: Message, carrier: Way, now: datetime) -> int:
 
 
 def deaths(message: Message) -> int:
-    """Count the schedulers that died with a message since a person retried it."""
+    """Count the schedulers that died with a message since a person last retried it."""
     since = (Attempt.message == message.id) & (Attempt.number > message.tries_before)
     return Attempt.select().where(since, Attempt.words == DIED).count()
 

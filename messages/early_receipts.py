@@ -1,4 +1,4 @@
-"""Receipts that wait for a text."""
+"""Receipts that came before the acceptance of their text was recorded."""
 
 from datetime import datetime, timedelta
 
@@ -8,15 +8,15 @@ from carriers import Receipt
 from carriers.ways import Way
 from database import PAST, CarrierTextField, InstantField, Table
 
-KEPT = timedelta(days=3)
-"""How long a receipt waits for a text accepted late; most belong to others on the account.
+RECEIPTS_KEPT = timedelta(days=3)
+"""How long an unmatched receipt is kept. Most belong to other users of the account.
 
-A repeat does not make it wait longer.
+A repeat does not prolong it.
 """
 
 
 class EarlyReceipt(Table):
-    """A receipt for which no message is known: acceptance is recorded later, or it is not ours."""
+    """A receipt that matches no message: its acceptance is not recorded yet, or it is not ours."""
 
     # After the carrier's name and a space
     reference = CarrierTextField(primary_key=True)
@@ -24,15 +24,15 @@ class EarlyReceipt(Table):
     delivered = BooleanField()
     reason = CarrierTextField(null=True)
     received_at = InstantField(PAST, index=True)
-    number = TextField(null=True, index=True)  # the recipient, if the carrier names it
+    phone = TextField(null=True, index=True)  # the recipient, if the carrier names it
     message_id = UUIDField(null=True, index=True)  # if the carrier repeats it
 
     @classmethod
     def keep(cls, said: Receipt, now: datetime, carrier: Way) -> None:
-        """Keep a receipt until acceptance is recorded; `delivered` replaces one kept before."""
+        """Keep a receipt until the acceptance is recorded; `delivered` replaces any earlier one."""
         early = cls(carrier=carrier.name, received_at=now)
         early.delivered, early.reason = said.delivered, said.reason
-        early.number, early.message_id = said.number, said.message_id
+        early.phone, early.message_id = said.number, said.message_id
         early.reference = f"{carrier.name} {said.reference}"
         key, *others = cls._meta.sorted_fields
         row = cls.insert(early.__data__)
@@ -43,4 +43,4 @@ class EarlyReceipt(Table):
     def receipt(self) -> Receipt:
         """The receipt as it came."""
         reference = self.reference.removeprefix(f"{self.carrier} ")
-        return Receipt(reference, self.delivered, self.reason, self.number, self.message_id)
+        return Receipt(reference, self.delivered, self.reason, self.phone, self.message_id)

@@ -38,10 +38,10 @@ from database.clock import SKEW
 from events.outbox import Event, EventAddress
 
 SEND_DATE_LASTS = timedelta(hours=1)
-"""How long a send_date is obeyed; a message that is later keeps to business hours."""
+"""How long a send_date is obeyed; a later message keeps to business hours."""
 
 ANSWER_WITHIN = timedelta(minutes=2)
-"""How long after a reply the text that answers it may be sent."""
+"""How long after a reply its automatic answer may be sent."""
 
 FURTHEST_AHEAD = timedelta(days=60)
 """How far ahead a retry or an opening can be, but not a send_date."""
@@ -73,7 +73,7 @@ def has_status(*statuses: Status) -> SQL:
     return SQL("status IN ({})".format(", ".join(f"'{status}'" for status in statuses)))
 
 
-# The indexes below serve these only because their conditions are spelt the same
+# An index below is used only if a query repeats its condition word for word
 IS_WAITING = has_status(*WAITING)
 IS_SENDABLE = has_status(Status.QUEUED) & SQL("approved")
 AWAITS_APPROVAL = has_status(*WAITING) & SQL("NOT approved")
@@ -92,7 +92,7 @@ def new_id(now: datetime) -> uuid.UUID:
 
 
 def first_id(instant: datetime) -> uuid.UUID:
-    """Return the least id that can be made from an instant on."""
+    """Return the smallest id that can be made at or after an instant."""
     return uuid.UUID(int=(max(instant, EPOCH) - EPOCH) // MILLISECOND << 80)
 
 
@@ -101,12 +101,12 @@ class Message(Table):
     key = ForeignKeyField(ApiKey, index=False)
     to = TextField(null=True)  # E.164; null once redacted, like the message
     message = TextField(null=True)
-    send_date = InstantField(null=True)  # asked for
-    first_send_at = InstantField()  # decided first
-    # Decided; moves with every retry
+    send_date = InstantField(null=True)  # as requested
+    first_send_at = InstantField()  # the first decision
+    # The current decision; moves with every retry
     send_at = InstantField(FURTHEST_AHEAD, lambda now: IS_DECIDED)
-    expires_at = InstantField()  # decided together with first_send_at
-    # When it should have gone, while sends of it fail
+    expires_at = InstantField()  # when it expires; decided together with first_send_at
+    # When it should have gone, while attempts fail
     due_since = InstantField(PAST, lambda now: IS_RETRYING, null=True)
     status = TextField()
     manual_mode = BooleanField()
@@ -118,38 +118,38 @@ class Message(Table):
     cancelled_by = TextField(null=True)
     attempts = IntegerField(default=0)
     max_retries = IntegerField()
-    claim_number = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])  # times claimed, ever
-    # Its claims until it was retried by a person last
+    claim_number = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])  # times claimed so far
+    # claim_number when a person last retried it
     tries_before = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    # Attempts since then that are unclear
+    # Unclear attempts since then
     in_doubt = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     finished_at = InstantField(PAST, lambda now: has_status(*FINISHED) & HAS_ENDED, null=True)
     last_error = CarrierTextField(null=True)
     last_error_at = InstantField(null=True)
-    carrier = TextField(null=True)  # the name of the one that it was given to last
+    carrier = TextField(null=True)  # the name of the one that was last given it
     carrier_reference = CarrierTextField(null=True)
-    lane = TextField()  # what is true of it for carriers
+    lane = TextField()  # routing facts, see Lane
     receipt_at = InstantField(null=True)
-    told_at = InstantField(null=True)  # when an event of it was delivered last
+    event_delivered_at = InstantField(null=True)  # when an event about it was last delivered
     created_at = InstantField(PAST, lambda now: Message.id > first_id(now))
     idempotency_key = TextField(null=True)
     request_digest = TextField(null=True)
     answer = TextField(null=True)  # the body of the 201, if there is an idempotency key
     parts = IntegerField()
     country = TextField()  # ISO 3166, or 001
-    # STOP or HELP, if it answers such a reply: sent at once and once, whatever list and hours say
+    # The keyword that this automatic reply answers; it ignores list and hours, and has one try
     answers = TextField(null=True)
 
     @classmethod
     def change(cls, update: ModelUpdate) -> list[tuple[Status, str | None]]:
         """Execute an UPDATE of messages; write an event for each message that it ended.
 
-        Both happen in one transaction. Return status and number of the messages that it changed.
+        Both happen in one transaction. Return the status and number of each changed message.
         """
         columns = (cls.to, cls.id, cls.status, cls.attempts, cls.parts, cls.last_error)
-        receiver = EventAddress.receiving(cls.key)  # so a key without one costs no more statements
+        receiver = EventAddress.receiving(cls.key)  # no extra statement for keys without one
         update = update.returning(*columns, cls.finished_at, cls.receipt_at, receiver)
-        with db.transaction():  # unlike atomic, no savepoint within another
+        with db.transaction():  # unlike atomic, without a savepoint in an outer one
             changed = list(update.execute())
             Event.write([each for each in changed if each.receiver and each.status in FINISHED])
         return [(each.status, each.to) for each in changed]
@@ -157,9 +157,9 @@ class Message(Table):
     # Sending it
 
     def apply(self, outcome: Any, now: datetime, **more: Any) -> bool:
-        """Apply an Outcome to this claimed message; return False if another has the claim by now.
+        """Apply an Outcome to this claimed message; return False if the claim has been lost.
 
-        `more` are further changes of columns.
+        `more` are values for other columns.
         """
         changes = more | {"status": outcome.status, "attempts": self.attempts + outcome.counted}
         if outcome.status in WAITING:
@@ -177,7 +177,7 @@ class Message(Table):
 
     @classmethod
     def date_back(cls, now: datetime) -> int:
-        """Have queued messages be due by now, and date all like any table."""
+        """Make queued messages due by now, and date back the rest as in any table."""
         change = cls.update(send_at=now)
         queued = cls._change_some(change, IS_SENDABLE, cls.send_at > now + SKEW)
         return queued or super().date_back(now)
@@ -186,20 +186,20 @@ class Message(Table):
     def put_back(cls, messages: Collection[Self]) -> None:
         """Give up the claims of messages that could not go yet; they keep their places.
 
-        Claims that another has by now stay.
+        Claims that another sender has since made are kept.
         """
         for each in messages:
             each._end_claim(status=Status.QUEUED)
 
     def _end_claim(self, **changes):
-        """Change this message if its claim is still the one that was read; return whether it is."""
+        """Change this message if its claim is still the one that was read; return whether so."""
         held = (Message.id == self.id) & (Message.claim_number == self.claim_number)
         return bool(self.change(Message.update(changes).where(held, has_status(Status.SENDING))))
 
     def lose(self, carrier: str | None, number: int) -> bool:
         """Queue this message again: the sender that had claimed it for a carrier has died.
 
-        It is in doubt: the carrier may have accepted it before. `number` is the claim's.
+        It is in doubt, because the carrier may have accepted it. `number` is that of the claim.
         """
         self.note_doubt(carrier or FIRST)
         dead = Message.update(status=Status.QUEUED, carrier=carrier, in_doubt=Message.in_doubt + 1)
@@ -207,7 +207,7 @@ class Message(Table):
         return dead.where(Message.id == self.id, held).execute() == 1
 
     def note_doubt(self, carrier: str) -> None:
-        """Note that a carrier may have a copy of this message, though it may have ended."""
+        """Note that a carrier may have a copy of this message, even if it has ended."""
         lane = Lane.read(self.lane).in_doubt(carrier)
         Message.update(lane=str(lane)).where(Message.id == self.id).execute()
 
@@ -220,7 +220,7 @@ class Message(Table):
         return bool(self.change(Message.update(ended).where(waits)))
 
     def read_again(self) -> None:
-        """Lock this message, and read its doubts and what people decided: both may be news."""
+        """Lock this message, and read again its doubts and people's decisions."""
         columns = Message.in_doubt, Message.lane, Message.cancelled_by, Message.expires_at
         this = Message.select(*columns).where(Message.id == self.id)
         if found := db.lock_rows(this).first():
@@ -228,10 +228,10 @@ class Message(Table):
             self.cancelled_by, self.expires_at = found.cancelled_by, found.expires_at
 
     def settle_doubts(self, carrier: Way, settled: int, once: bool = False) -> Self | None:
-        """Note that copies of this message are no longer unclear, and return it as it is now.
+        """Note that copies of this message are no longer unclear, and return its present state.
 
-        `settled` of them were given to the carrier since a person retried it. All copies that the
-        carrier may have are settled, or only one with `once`. Return None if the message is gone.
+        `settled` counts those made since a person last retried it. All copies at the carrier are
+        settled; with `once`, only one. Return None if the message is gone.
         """
         with db.transaction():
             this = Message.select().where(Message.id == self.id)
@@ -243,7 +243,7 @@ class Message(Table):
         return message
 
     def note_error(self, error: str, now: datetime) -> None:
-        """Store what a carrier said of this message, which goes on waiting."""
+        """Store what a carrier said about this message, which goes on waiting."""
         waits = (Message.id == self.id) & has_status(*WAITING)
         Message.update(last_error=error, last_error_at=now).where(waits).execute()
 
@@ -251,12 +251,12 @@ class Message(Table):
     def note_notified(cls, ids: Collection[uuid.UUID], now: datetime) -> None:
         """Note that events of these messages were delivered.
 
-        It waits for no lock, to avoid a deadlock on Postgres: a message that is being changed right
-        now is left out, because its next event is noted.
+        It waits for no lock, to avoid a deadlock on Postgres. A message that is being changed at
+        this moment is left out: delivering its next event will note it.
         """
         if ids:
             notified = cls.select(cls.id).where(cls.id.in_(ids))
-            cls.update(told_at=now).where(locked(cls.id, notified)).execute()
+            cls.update(event_delivered_at=now).where(locked(cls.id, notified)).execute()
 
     # Questions about one
 
@@ -279,18 +279,18 @@ class Message(Table):
 
     @property
     def blocked_because(self) -> str | None:
-        """Return why the Do Not Call list kept this message from its number, if that is known."""
+        """Return why the Do Not Call list blocked this message, if that is known."""
         if self.status != Status.BLOCKED or self.to is None:
             return None
         return DoNotCallHistory.why_at(self.to, self.finished_at)
 
     @property
     def is_withdrawn(self) -> bool:
-        """Return whether this message was cancelled in doubt: the carrier is yet to be asked."""
+        """Return whether it was cancelled while in doubt, and the carrier is yet to be asked."""
         return self.cancelled_by is not None and self.finished_at is None
 
     def obeys_send_date(self, now: datetime) -> bool:
-        """Return whether a send_date lets this message go now, whatever hours the recipient has."""
+        """Return whether a send_date lets this message go now, whatever the recipient's hours."""
         # Counted back from now: no instant is later than the year 9999
         return self.send_date is not None and now - SEND_DATE_LASTS < self.send_date
 
@@ -308,7 +308,7 @@ class Message(Table):
 def accepted_to(number: str, since: datetime) -> ModelSelect:
     """Select the messages to a number that count for its limit, the latest first.
 
-    Those that a person kept back do not count, nor do those of testers.
+    Messages that a person stopped do not count, nor do those of testers.
     """
     counts = (Message.id >= first_id(since)) & (Message.created_at >= since)
     counts &= Message.key.not_in(ApiKey.testers()) & (Message.status != Status.CANCELLED)

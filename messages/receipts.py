@@ -19,15 +19,15 @@ from carriers.ways import Way
 from database import db, lock_texts
 from messages import receipts_by_number as by_number
 from messages.attempts import DIED, Attempt, Result
-from messages.early_receipts import KEPT, EarlyReceipt
+from messages.early_receipts import RECEIPTS_KEPT, EarlyReceipt
 from messages.model import TAKEN, Message, Status, has_status
 
 log = logging.getLogger("receipts")
 
 LATE = timedelta(minutes=5)
-"""How long a receipt may wait for its text to be accepted until it counts as unmatched."""
+"""How long a receipt may wait for the acceptance of its text before it counts as unmatched."""
 
-_MAY_BECOME = {  # delivered is the last word
+_MAY_BECOME = {  # nothing overrides delivered
     Status.DELIVERED: has_status(Status.SENT, Status.UNDELIVERED),
     Status.UNDELIVERED: has_status(Status.SENT),
 }
@@ -36,7 +36,7 @@ _MAY_BECOME = {  # delivered is the last word
 # Accepted texts
 
 
-def sent(
+def record_accepted(
     references: Mapping[UUID, str | None],
     now: datetime,
     carrier: Way,
@@ -46,10 +46,10 @@ def sent(
 ) -> int:
     """Record that a carrier accepted messages; return how many that changed.
 
-    `references` are its own, by the messages' ids. An acceptance counts even if the claim is lost.
-    It changes nothing if its reference is known from before a person retried the message. `numbers`
-    are those of the copies; if one is not given, it is the first copy whose result is not known.
-    With `only_open` it counts only for such a copy, and only if no other copy has the reference.
+    `references` has the carrier's references by message id, and `numbers` says which copies they
+    are of; without a number it is a message's first open copy. An acceptance counts even if the
+    claim is lost. Do nothing for a reference that is already known, from before a person's retry.
+    With `only_open`, count it only for an open copy, and only if no other copy has the reference.
     """
     if not references:
         return 0
@@ -66,10 +66,10 @@ def sent(
 
 
 def _known(references, carrier):
-    """Return the messages whose reference was recorded before."""
+    """Return the messages whose references were recorded before."""
     own = Attempt.message.in_([*references]) & Attempt.is_by(carrier)
     copies = Attempt.select(Attempt.message, Attempt.reference).join(Message)
-    # What has no reference is left out here: in SQL, a plan might read the index of all references
+    # Filtered here: in SQL, a plan might read the index of all references
     recorded = {
         (copy.message_id, copy.reference)
         for copy in copies.where(own, ~has_status(Status.SENDING))
@@ -79,7 +79,7 @@ def _known(references, carrier):
 
 
 def _of_others(references, carrier):
-    """Return the messages whose given reference is a copy's already."""
+    """Return the messages whose references already belong to some copy."""
     said = {each for each in references.values() if each}
     known = Attempt.select(Attempt.reference).where(Attempt.reference.in_([*said]))
     known = {each.reference for each in known.where(Attempt.is_by(carrier))}
@@ -87,12 +87,12 @@ def _of_others(references, carrier):
 
 
 def _take(references, now, carrier, numbers, only_open=False):
-    """Record that the carrier accepted messages; return their numbers, None for a redacted one.
+    """Record that the carrier accepted messages; return their phone numbers, None if redacted.
 
-    A try that was counted when its answer was lost does not count again.
+    An attempt that was counted when its answer was lost does not count again.
     """
     these = Message.select(Message.id).where(Message.id.in_([*references]))
-    db.lock_rows(these.order_by(Message.id)).execute()  # so no copy of theirs changes meanwhile
+    db.lock_rows(these.order_by(Message.id)).execute()  # so that their copies do not change
     copies = Attempt.open_copies(references, carrier, numbers)
     if only_open:
         references = {id: each for id, each in references.items() if id in copies}
@@ -119,36 +119,36 @@ def _take(references, now, carrier, numbers, only_open=False):
         message = Message.get_by_id(id)
         since_retry = copy.number > message.tries_before
         message.settle_doubts(Way(copy.carrier or FIRST), int(since_retry), once=True)
-    return [number for _, number in changed]
+    return [phone for _, phone in changed]
 
 
 def shown(said: Iterable[Shown], now: datetime, carrier: Way) -> int:
-    """Record that a carrier has texts, as it shows by itself; return how many that changed.
+    """Record that a carrier has texts, as its reports show; return how many that changed.
 
-    Only texts whose answer is not recorded are changed: those in doubt, and those under way.
+    This changes only texts without a recorded answer: those in doubt, and those under way.
     """
     said = {UUID(each.message_id): each for each in said}
     if not said:
         return 0
     copies = Attempt.select(Message.id, Message.parts).join(Message)
     copies = copies.where(Message.id.in_([*said]), Attempt.is_open()).objects(Message)
-    # Looked at without a lock first: the answers to most texts are recorded by then
+    # Look without a lock first: by then the answers to most texts are recorded
     references = {
         each.id: said[each.id].reference for each in copies if _counts(said[each.id], each)
     }
-    return sent(references, now, carrier, only_open=True)
+    return record_accepted(references, now, carrier, only_open=True)
 
 
 def _counts(said, message):
-    """Return whether what a carrier shows of a message is of the whole text."""
+    """Return whether a carrier's report is about the whole text."""
     return message.parts == 1 or not said.of_part
 
 
 def found(attempt: Attempt, references: Collection[str], now: datetime, carrier: Way) -> bool:
-    """Record whether a carrier, asked, has taken a copy in doubt, and return it.
+    """Record the answer to a question about a copy in doubt; return whether the carrier has it.
 
-    `references` are those of all equal texts since then. The first that no other copy has, under
-    any carrier's name, is this one's: several names may stand for one account.
+    `references` are those of all equal texts since then. The first one that belongs to no other
+    copy, under any carrier's name, is this copy's: several names may stand for one account.
     """
     id = attempt.message_id
     with db.atomic():
@@ -157,17 +157,17 @@ def found(attempt: Attempt, references: Collection[str], now: datetime, carrier:
         known = {each.reference for each in others}
         new = [reference for reference in references if reference not in known]
         if new:
-            sent({id: new[0]}, now, carrier, {id: attempt.number})
+            record_accepted({id: new[0]}, now, carrier, {id: attempt.number})
         return bool(new)
 
 
-# What comes later
+# What carriers report later
 
 
 def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: Way) -> None:
     """Record receipts, in any order and any number of times.
 
-    `delivered` is final; without it, the first receipt counts.
+    `delivered` is final; otherwise the first receipt counts.
     """
     said = [_readable(each) for each in _delivered_first(receipts)]
     if not said:
@@ -193,41 +193,41 @@ def _readable(said):
     return said._replace(reference=Attempt.reference.db_value(said.reference), message_id=id)
 
 
-def look_again(number: str, now: datetime) -> set[UUID]:
-    """Apply the receipts that were kept for a number, because a text to it is now in doubt.
+def look_again(phone: str, now: datetime) -> set[UUID]:
+    """Apply the kept receipts for a phone number once a text to it is in doubt.
 
-    They may be of any carrier. Return the ids of the messages that they belong to.
+    They may come from any carrier. Return the ids of the messages that they belong to.
     """
     with db.atomic():
-        return _apply_kept(by_number.kept_lately({number}), now)
+        return _apply_kept(by_number.kept_lately({phone}), now)
 
 
 def unmatched(since: datetime, now: datetime) -> int:
-    """Count the receipts since an instant that belong to no message.
+    """Count the receipts since an instant that match no message.
 
-    The latest do not count: their texts may still be recorded as accepted.
+    The latest do not count: the acceptance of their texts may yet be recorded.
     """
     at = EarlyReceipt.received_at
     return EarlyReceipt.select().where(at >= since, at < now - LATE).count()
 
 
 def forget(now: datetime) -> int:
-    """Drop a batch of receipts that no message has claimed in time; return how many."""
-    return EarlyReceipt.delete_some(EarlyReceipt.received_at < now - KEPT)
+    """Delete a batch of receipts that matched no message in time; return how many."""
+    return EarlyReceipt.delete_some(EarlyReceipt.received_at < now - RECEIPTS_KEPT)
 
 
-def _apply_early(references, numbers, carrier, now):
-    """Apply a carrier's receipts that came before it accepted messages, or name their numbers."""
+def _apply_early(references, phones, carrier, now):
+    """Apply a carrier's receipts that came before these acceptances, or name these phones."""
     names = [f"{carrier.name} {each}" for each in references.values() if each]
     meant = EarlyReceipt.reference.in_(names) | EarlyReceipt.message_id.in_([*references])
     own = EarlyReceipt.carrier == carrier.name
     _apply_kept(EarlyReceipt.select().where(meant, own), now)
-    if numbers:
-        _apply_kept(by_number.kept_lately(numbers).where(own), now)
+    if phones:
+        _apply_kept(by_number.kept_lately(phones).where(own), now)
 
 
 def _apply_kept(kept, now):
-    """Apply kept receipts as far as they belong to messages; return the ids of these."""
+    """Apply the kept receipts that belong to messages; return the ids of those messages."""
     ids = set()
     for early in _delivered_first(kept):
         if id := _apply(early.receipt, early.received_at, Way(early.carrier), now):
@@ -237,19 +237,19 @@ def _apply_kept(kept, now):
 
 
 def _apply(said, at, carrier, now):
-    """Apply a receipt to the message that it belongs to; return its id, or None if unknown.
+    """Apply a receipt to its message; return the message's id, or None if it is unknown.
 
-    `at` is when it came. A message that it ends has ended now: retention goes by that time.
+    `at` is when the receipt came. A message that it ends is finished now, for retention.
     """
     copy = copy_of(said, at, carrier)
     if copy is None:
         return said.message_id if _is_of_other_part(said, carrier) else None
     id = copy.message_id
-    if copy.result in (None, Result.UNCLEAR):  # the receipt shows that it was accepted, too
+    if copy.result in (None, Result.UNCLEAR):  # the receipt also shows that it was accepted
         _take({id: said.reference}, now, carrier, {id: copy.number}, only_open=True)
         copy.reference = said.reference
     status = Status.DELIVERED if said.delivered else Status.UNDELIVERED
-    counts = copy.counts_now() if said.delivered else copy.is_latest_taken()
+    counts = copy.is_current() if said.delivered else copy.is_latest_taken()
     changes = {"status": status, "last_error": said.reason, "receipt_at": at}
     Message.change(Message.update(changes).where(counts, _MAY_BECOME[status]))
     copy.note_receipt(status, at)
@@ -259,10 +259,10 @@ def _apply(said, at, carrier, now):
 
 
 def copy_of(said: Receipt, at: datetime, carrier: Way) -> Attempt | None:
-    """Return the copy that a receipt is of, or None if that is not known.
+    """Return the copy that a receipt is about, or None if that is not known.
 
-    It is the latest that has its reference; or, of the message that it names, the first whose
-    result is not known. If it names none, its number may tell.
+    It is the latest copy with this reference, or else the first open copy of the message that the
+    receipt names. If it names no message, its phone number may tell.
     """
     has_it = (Attempt.reference == said.reference) & Attempt.is_by(carrier)
     latest = Attempt.select().where(has_it).order_by(Attempt.ended_at.desc()).first()
@@ -274,7 +274,7 @@ def copy_of(said: Receipt, at: datetime, carrier: Way) -> Attempt | None:
 
 
 def _open_copy(said, carrier):
-    """Return the first copy of the message that a receipt names whose result is not known."""
+    """Return the first open copy of the message that a receipt names."""
     copies = Attempt.select(Attempt, Message.id, Message.parts).join(Message)
     copies = copies.where(Message.id == said.message_id, Attempt.is_by(carrier), Attempt.is_open())
     copy = copies.order_by(Attempt.number).first()
@@ -282,10 +282,10 @@ def _open_copy(said, carrier):
 
 
 def _is_of_other_part(said, carrier):
-    """Return whether a receipt is of another part, or copy, of a message that was accepted.
+    """Return whether a receipt is about another part, or copy, of an accepted message.
 
-    The receipt of a copy is that of its reference, so this one changes nothing. Which reference
-    that is, is known only once the acceptance is recorded.
+    A copy's own receipt has its reference, so this one changes nothing. But that reference is known
+    only once the acceptance is recorded.
     """
     if not said.message_id:
         return False

@@ -1,7 +1,7 @@
 """Receipts of texts whose reference is not known, found by the recipient's number.
 
-Only SMPP needs this: the answer to a text has its reference, and if that is lost, a receipt names
-nothing else. At all other carriers it names the message.
+Only SMPP needs this: the reference comes with the answer to a text, and if that answer is lost, a
+receipt names nothing else that we know. At all other carriers it names the message.
 """
 
 from collections.abc import Collection
@@ -12,20 +12,20 @@ from peewee import ModelSelect, fn
 from carriers import Receipt
 from carriers.ways import Way
 from messages.attempts import Attempt, Result
-from messages.early_receipts import KEPT, EarlyReceipt
+from messages.early_receipts import RECEIPTS_KEPT, EarlyReceipt
 from messages.model import Message
 
 MOST_COPIES = 20
-"""How many copies of texts to a number are looked at to find the one that a receipt is of."""
+"""How many copies of texts to a number are searched for the one that a receipt is about."""
 
 MOST_KEPT = 100
-"""How many receipts kept for some numbers are looked at when texts to these are recorded."""
+"""How many kept receipts for some numbers are read when texts to them are recorded."""
 
 
 def only_doubt(said: Receipt, at: datetime, carrier: Way) -> Attempt | None:
-    """Return the copy in doubt, if it is of the only text to a number that a carrier got lately.
+    """Return the copy in doubt, if its text is the only recent one to this number at the carrier.
 
-    If the carrier was given it twice, only `delivered` counts: another word may be of either copy.
+    If the carrier was given that twice, only `delivered` counts: the rest may be about either copy.
     """
     copies = _recent_copies(said.number, at, carrier)
     open = [copy for copy in copies if copy.result != Result.TAKEN]
@@ -36,21 +36,21 @@ def only_doubt(said: Receipt, at: datetime, carrier: Way) -> Attempt | None:
     return min(unclear, key=lambda copy: copy.number, default=None) if counts else None
 
 
-def _recent_copies(number, at, carrier):
-    """Return some copies of texts to a number that a carrier got lately, or may have got."""
-    recent = Message.finished_at.is_null() | (Message.finished_at > at - KEPT)
-    given = Attempt.is_open() | (Attempt.ended_at > at - KEPT)
-    return [*Attempt.given_to(number, carrier).where(recent, given).limit(MOST_COPIES)]
+def _recent_copies(phone, at, carrier):
+    """Return some copies of texts to a number that a carrier recently got, or may have got."""
+    recent = Message.finished_at.is_null() | (Message.finished_at > at - RECEIPTS_KEPT)
+    given = Attempt.is_open() | (Attempt.ended_at > at - RECEIPTS_KEPT)
+    return [*Attempt.given_to(phone, carrier).where(recent, given).limit(MOST_COPIES)]
 
 
-def kept_lately(numbers: Collection[str]) -> ModelSelect:
-    """Select the latest receipts that are kept for these numbers; older ones are hardly ours."""
-    kept = EarlyReceipt.select().where(EarlyReceipt.number.in_([*numbers]))
+def kept_lately(phones: Collection[str]) -> ModelSelect:
+    """Select the latest kept receipts for these numbers; older ones are hardly ours."""
+    kept = EarlyReceipt.select().where(EarlyReceipt.phone.in_([*phones]))
     return kept.order_by(EarlyReceipt.received_at.desc()).limit(MOST_KEPT)
 
 
-def forget_number(number: str) -> None:
-    """Forget a number in the receipts that are kept for it, unless a message to it is left."""
-    kept = EarlyReceipt.number == number
-    kept &= ~fn.EXISTS(Message.select().where(Message.to == number))
-    EarlyReceipt.update(number=None).where(kept).execute()
+def forget_number(phone: str) -> None:
+    """Erase a number from its kept receipts, unless a message to it is left."""
+    kept = EarlyReceipt.phone == phone
+    kept &= ~fn.EXISTS(Message.select().where(Message.to == phone))
+    EarlyReceipt.update(phone=None).where(kept).execute()

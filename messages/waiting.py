@@ -1,7 +1,7 @@
-"""Messages that wait: when they are due they are queued, or blocked, or expire.
+"""Waiting messages: once due, they are queued or blocked, or they expire.
 
-A call changes one batch, so that neither other writers nor texts to be sent wait long. A text in
-doubt is left to the sender, which asks the carrier first.
+A call changes one batch, so that neither other writers nor sending waits long. Texts in doubt are
+left to the sender, which asks the carrier first.
 """
 
 import logging
@@ -22,13 +22,13 @@ from messages.model import IS_SENDABLE, IS_WAITING, WAITING, Message, Status, ha
 UNAPPROVED = "nobody approved it in time"
 
 SET_ASIDE = timedelta(minutes=10)
-"""How long a message is left alone that breaks what is done with all that are due."""
+"""How long a message that breaks a bulk update is set aside."""
 
 log = logging.getLogger("scheduler")
 
 
 def is_any_due(at: datetime) -> bool:
-    """Return whether a text may be sent now that was to be sent by then."""
+    """Return whether a text that was due by then may be sent now."""
     return Message.select().where(IS_SENDABLE, Message.send_at <= at).exists()
 
 
@@ -50,9 +50,9 @@ def promote(now: datetime, *, check_dnc: str = "asked") -> Counter:
 
 
 def _why_expired(now, *unless):
-    """Return the columns that say of messages that expire that nobody approved them.
+    """Return the columns that say that a message expired because nobody approved it.
 
-    They stay as they are if a message is approved, or meets another of these conditions.
+    They keep their values if a message is approved, or meets one of the other conditions.
     """
     columns = (Message.last_error, UNAPPROVED), (Message.last_error_at, now)
     return {
@@ -64,9 +64,9 @@ def _why_expired(now, *unless):
 
 
 def _is_kept_off(setting):
-    """Return the condition that the Do Not Call list keeps a message from its number.
+    """Match messages that the Do Not Call list blocks.
 
-    It keeps back none that answers a reply.
+    It never blocks an automatic reply.
     """
     heeds_entries = Message.check_dnc | Message.key.in_(ApiKey.checking("always", setting))
     entered = DoNotCall.has(Message.to) & heeds_entries
@@ -74,14 +74,14 @@ def _is_kept_off(setting):
 
 
 def _heeds_stop(setting):
-    """Return the condition that a message is not sent to a number that has opted out."""
+    """Match messages that must not go to a number that has opted out."""
     return Message.check_dnc | Message.key.not_in(ApiKey.checking("asked", setting))
 
 
 def renew_expiry(ids: Collection[UUID], setting: timedelta) -> None:
-    """Decide anew when it is too late to send these messages, by the rules of their keys now.
+    """Decide again when these messages expire, by the present rules of their keys.
 
-    `setting` is for keys without one.
+    `setting` is for keys without a rule of their own.
     """
     these = Message.id.in_([*ids])
     kinds = list(Message.select(Message.key).where(these).distinct())
@@ -95,9 +95,9 @@ def renew_expiry(ids: Collection[UUID], setting: timedelta) -> None:
 
 
 def expire(now: datetime, among: Collection[UUID] | None = None) -> int:
-    """Expire some messages that wait though it is too late to send them; count them.
+    """Expire some waiting messages that are too late to send; return the count.
 
-    `among` are the ids to choose from, if not all. Those that may be set aside wait for their time.
+    `among` limits this to some ids. Messages that may be set aside wait until they are due again.
     """
     is_set_aside = (Message.send_at > now) & (Message.send_at <= now + SET_ASIDE)
     late = IS_WAITING & (Message.expires_at <= now) & (Message.in_doubt == 0) & ~is_set_aside
@@ -112,10 +112,10 @@ def expire(now: datetime, among: Collection[UUID] | None = None) -> int:
 def expire_in_doubt(
     lanes: Collection[str], reason: str, now: datetime, of_paused: bool = False
 ) -> int:
-    """Give up some expired messages in doubt of which no sender will soon know more; count them.
+    """Expire messages in doubt whose carrier cannot be asked soon; return the count.
 
-    They become expired, or cancelled if somebody has cancelled them. With `of_paused`, only those
-    of paused keys are given up.
+    Those that somebody has cancelled become cancelled instead. With `of_paused`, only messages of
+    paused keys are given up.
     """
     if not lanes:
         return 0
@@ -131,7 +131,7 @@ def expire_in_doubt(
 
 
 def block_number(number: str, now: datetime, check_dnc: str = "asked") -> int:
-    """Block messages that wait for a number that has opted out; return how many."""
+    """Block the waiting messages to a number that has opted out; return how many."""
     waiting = (Message.to == number) & has_status(*WAITING) & (Message.in_doubt == 0)
     waiting &= _heeds_stop(check_dnc) & Message.answers.is_null()
     block = Message.update(status=Status.BLOCKED, finished_at=now).where(waiting)
@@ -139,10 +139,10 @@ def block_number(number: str, now: datetime, check_dnc: str = "asked") -> int:
 
 
 def _change_due(update: ModelUpdate, due: ModelSelect, still: SQL, now: datetime) -> list:
-    """Change a batch of messages that are due, and return what `Message.change` does.
+    """Change a batch of due messages, and return what `Message.change` does.
 
-    Other writers wait for nothing if nothing is due. `due` selects the ids; each is changed only if
-    it is `still` so. Those that break this are set aside.
+    `due` selects the ids, and each message is changed only if `still` holds. If none is due, no
+    writer has to wait. Messages that break the change are set aside.
     """
     batch = due.limit(FEW)
     if not batch.exists():
@@ -165,6 +165,6 @@ def _change_due(update: ModelUpdate, due: ModelSelect, still: SQL, now: datetime
 
 
 def set_aside(id: UUID, now: datetime) -> None:
-    """Have a message that breaks a claim wait before it is tried again."""
+    """Let a message that breaks a claim wait before it is claimed again."""
     later = Message.update(status=Status.SCHEDULED, send_at=now + SET_ASIDE)
     later.where(Message.id == id, has_status(Status.QUEUED, Status.SENDING)).execute()

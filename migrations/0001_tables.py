@@ -66,7 +66,7 @@ CREATE TABLE message (
     carrier_reference TEXT,
     lane TEXT NOT NULL,
     receipt_at BIGINT,
-    told_at BIGINT,
+    event_delivered_at BIGINT,
     created_at BIGINT NOT NULL,
     idempotency_key TEXT,
     request_digest TEXT,
@@ -144,11 +144,11 @@ CREATE TABLE carrier_state (
     paused_at BIGINT,
     retry_at BIGINT,
     pause REAL NOT NULL,
-    tried_at BIGINT,
-    tried_by UUID,
+    probe_claimed_at BIGINT,
+    probe_claimed_by UUID,
     taken_at BIGINT,
     silences INTEGER NOT NULL DEFAULT 0,
-    unmatched_told_at BIGINT,
+    unmatched_logged_at BIGINT,
     rate_used_until BIGINT,
     place INTEGER,
     stand_ins TEXT
@@ -178,11 +178,11 @@ CREATE TABLE early_receipt (
     delivered BOOLEAN NOT NULL,
     reason TEXT,
     received_at BIGINT NOT NULL,
-    number TEXT,
+    phone TEXT,
     message_id UUID
 );
 CREATE INDEX early_receipt_received_at ON early_receipt (received_at);
-CREATE INDEX early_receipt_number ON early_receipt (number);
+CREATE INDEX early_receipt_phone ON early_receipt (phone);
 CREATE INDEX early_receipt_message_id ON early_receipt (message_id);
 
 CREATE TABLE event (

@@ -1,4 +1,4 @@
-"""Is the service set up as it has to be? For the start of every process, and `flask check`."""
+"""Check the setup of the service, at the start of every process and in `flask check`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -23,9 +23,9 @@ def start(settings: Settings) -> None:
 
 
 def end_with_draft() -> None:
-    """End the process, with a line, if a draft of before 1.0.0 made the tables.
+    """End the process, with a line, if a draft from before 1.0.0 made the tables.
 
-    A database that is away may come up later.
+    A database that is away may come back later.
     """
     try:
         database.refuse_draft()
@@ -36,7 +36,7 @@ def end_with_draft() -> None:
 
 
 def warnings(settings: Settings, carriers: Iterable[Carrier]) -> Iterator[str]:
-    """Yield what keeps a part of the service from working, though texts can be sent."""
+    """Yield what keeps part of the service from working although texts can be sent."""
     carriers = [*carriers]
     yield from _without_callbacks(settings, carriers)
     yield from _without_register(settings, carriers)
@@ -54,7 +54,7 @@ def _without_callbacks(settings, carriers):
 def _without_register(settings, carriers):
     """Yield a line for each carrier that sends from a name to a country with a register of names.
 
-    It is there for a registered name, too: nobody can ask the registers.
+    Registered names are warned about, too, because nobody can ask the registers.
     """
     of_way = {way.name: way.countries for way in settings.ways}
     for carrier in carriers:
@@ -90,7 +90,7 @@ def find_tables(settings: Settings) -> str:
 
 
 def compare_clocks(settings: Settings) -> str:
-    """Compare this machine's clock with the database's, if it has its own."""
+    """Compare this machine's clock with the database's, if that has its own."""
     theirs = database.db.read_clock()
     if theirs is None:
         return isoformat(clock.now())
@@ -119,7 +119,7 @@ def _refuse(problems):
 
 
 def find_keys(settings: Settings) -> str:
-    """Look for the keys that carriers are for."""
+    """Look for the keys that CARRIER_URL names."""
     named = frozenset().union(*(way.keys or () for way in settings.ways))
     if missing := sorted(named - {*ids_of(named).values()}):
         return f"warning: CARRIER_URL names keys that do not exist: {health.listed(missing)}"
@@ -138,7 +138,7 @@ def find_addresses(settings: Settings) -> str:
 
 
 def connected(settings: Settings, some: Sequence[ways.Way]) -> list[Carrier]:
-    """Return some carriers of CARRIER_URL to be asked; raise Refused if one cannot be used."""
+    """Return some carriers of CARRIER_URL, ready to be asked; raise Refused if one is unusable."""
     try:
         return ways.connect_all(some, 1, settings.carrier_timeout, settings.public_url)
     except ValueError as problem:  # found by Apprise, which the start of the web does not load

@@ -44,6 +44,6 @@ def is_first(now: datetime) -> bool:
 def notify() -> None:
     """Send the notices from another process, which ends: Apprise takes much memory."""
     command = [sys.executable, "-m", "flask", "--app", str(APP), "notify", "look"]
-    # The metrics are those of the web
+    # The metrics belong to the web processes
     environ = {k: v for k, v in os.environ.items() if k != "PROMETHEUS_MULTIPROC_DIR"}
     subprocess.run(command, env=environ, check=False)

@@ -1,4 +1,4 @@
-"""Ask the web at PUBLIC_URL whether it is there, from the scheduler, once a minute."""
+"""Check from the scheduler, once a minute, whether the web answers at PUBLIC_URL."""
 
 import json
 import logging
@@ -16,18 +16,18 @@ from settings import Settings
 
 ASK_EVERY = 60  # seconds
 ANSWERS_WITHIN = 5  # seconds
-PAUSES = (15, 15)  # seconds between the tries of a round: a web that restarts is back by then
-LATELY = timedelta(seconds=75)  # another scheduler may reach what this one does not
+PAUSES = (15, 15)  # seconds between the tries of a round: a restarting web is back by then
+LATELY = timedelta(seconds=75)  # another scheduler may have reached it
 
 log = logging.getLogger("notices")
 
 
 class PublicAddress(Table):
-    """PUBLIC_URL, as schedulers see it; there is no row before it has answered once."""
+    """PUBLIC_URL as schedulers see it; there is no row before its first answer."""
 
     url = TextField(primary_key=True)
     answered_at = InstantField(PAST)
-    is_silent = BooleanField()  # when it was asked last
+    is_silent = BooleanField()  # as of the latest check
 
     @classmethod
     def note_answer(cls, url: str, now: datetime) -> None:
@@ -38,18 +38,18 @@ class PublicAddress(Table):
 
     @classmethod
     def note_silence(cls, url: str, now: datetime) -> None:
-        """Note that the service does not answer there, unless it never did, or did lately."""
+        """Note that the service does not answer there, unless it never did, or just did."""
         silent = (cls.url == url) & (cls.answered_at <= now - LATELY)
         cls.update(is_silent=True).where(silent).execute()
 
     @classmethod
     def silent(cls, url: str) -> Self | None:
-        """Return this address if the service, asked last, did not answer there any more."""
+        """Return this address if the service has stopped answering there."""
         return cls.get_or_none(cls.url == url, cls.is_silent)
 
 
 def start(settings: Settings) -> None:
-    """Start a thread that asks again and again, if anybody is to be told."""
+    """Start a thread that keeps asking, if there is anybody to notify."""
     if settings.public_url and settings.notify_url:
         threading.Thread(target=ask_again, args=(settings.public_url,), daemon=True).start()
 
@@ -68,7 +68,7 @@ def ask_again(url: str) -> None:
 
 
 def _ask(url, pauses):
-    """Ask until there is an answer, with these pauses in between; note whether there was one."""
+    """Ask until there is an answer, with these pauses between tries; note whether there was one."""
     with database.survived(log, "PUBLIC_URL is not asked"):
         answered = answers(url)
         for pause in () if answered else pauses:
@@ -83,7 +83,7 @@ def _ask(url, pauses):
 
 def answers(url: str) -> bool:
     """Return whether the service answers at PUBLIC_URL."""
-    import urllib.request  # here, as each process imports this module
+    import urllib.request  # here, because each process imports this module
     from http.client import HTTPException
 
     body = None

@@ -21,15 +21,15 @@ from settings import Settings
 
 HOUR = timedelta(hours=1)
 DEAD_AFTER = timedelta(minutes=5)
-"""How long a receiver may take no event before somebody is told."""
+"""How long a receiver may accept no event before somebody is notified."""
 
 MOST_NAMES = 10
-"""Keys, or countries, that a notice names."""
+"""How many keys or countries a notice names."""
 
-NO_PASS = "no scheduler makes a pass"
+NO_SCHEDULER = "no scheduler is running"
 
 ASK = "Each minute a text tries it again, if one is due; flask carriers check asks it."
-KINDS = {  # of problems: the title of a notice, and what to do
+KINDS = {  # of problems: a notice's title, and what to do
     "down": ("carrier {} is down", f"Wait, or ask the carrier. {ASK}"),
     "refused": (
         "carrier {} refuses the account",
@@ -64,10 +64,10 @@ KINDS = {  # of problems: the title of a notice, and what to do
         "texts are due, nothing is sent",
         "See the scheduler's log; flask carriers check asks the carrier.",
     ),
-    "scheduler": (NO_PASS, "Texts wait until one runs: start it; its log has the reason."),
+    "scheduler": (NO_SCHEDULER, "Texts wait until one runs: start it; its log has the reason."),
     "web": (
         "the web cannot store texts",
-        "Requests get a 503 meanwhile. See the log of the web; flask check asks the database.",
+        "Requests get a 503 meanwhile. flask check asks the database.",
     ),
     "public": (
         "PUBLIC_URL does not answer",
@@ -77,7 +77,7 @@ KINDS = {  # of problems: the title of a notice, and what to do
 }
 
 BY_SCHEDULERS = {"stalled", "events", "receipts", "public"}
-"""The kinds that are not reported without a scheduler: it may be the cause, or knows of them."""
+"""The kinds not reported while no scheduler is running: that may be the cause, or hide them."""
 
 
 class Problem(NamedTuple):
@@ -98,7 +98,7 @@ class Problem(NamedTuple):
 
 
 def listed(names: list[str], what: str = "keys") -> str:
-    """Return names in a sentence: the first MOST_NAMES, and how many more there are."""
+    """Return names for a sentence: the first MOST_NAMES, and how many more there are."""
     more = [f"{len(names) - MOST_NAMES} more {what}"] if len(names) > MOST_NAMES else []
     return ", ".join([*names[:MOST_NAMES], *more])
 
@@ -107,7 +107,7 @@ class CarrierHealth(NamedTuple):
     """The health of one of several carriers."""
 
     carrier: str
-    trouble: str | None  # why another carrier replaces it
+    trouble: str | None  # why a stand-in replaces it
     is_down: bool
     trouble_since: datetime | None
     stand_in: str | None  # the first carrier that takes its place
@@ -129,18 +129,18 @@ class Health(NamedTuple):
     last_sent_at: datetime | None
     last_pass_at: datetime | None
     expected_since: datetime | None  # if no scheduler has ever run: when the tables were made
-    carrier: str | None  # of the last pass; "" if it had none, None before the first pass
-    trouble: str | None  # why the carrier takes nothing
-    is_down: bool  # and does not merely refuse the account
+    carrier: str | None  # when a scheduler last ran: "" for none; None if none ever ran
+    trouble: str | None  # why the carrier accepts nothing
+    is_down: bool  # rather than refusing the account
     trouble_since: datetime | None
-    oldest_event: datetime | None = None  # since when an event is due that nobody tries
-    dead_receivers: Collection[str] = ()  # keys whose receivers take no events
-    bytes_left: int | None = None  # on the disk of SQLite's file, if they are too few
-    carriers: tuple[CarrierHealth, ...] = ()  # of the last pass, if they are several
-    without_carrier: int = 0  # texts for which no carrier may be used
+    oldest_event: datetime | None = None  # since when an event has been due that nobody tries
+    dead_receivers: Collection[str] = ()  # keys whose receivers accept no events
+    bytes_left: int | None = None  # on the disk of SQLite's file, if too few
+    carriers: tuple[CarrierHealth, ...] = ()  # when a scheduler last ran, if there were several
+    without_carrier: int = 0  # texts that no carrier may take
     arrivals: Sequence[Arrivals] = ()  # of the carriers that report whether texts arrived
     under_way: Mapping[str, int] = {}  # texts that carriers have yet to answer, by carrier
-    answered_at: datetime | None = None  # when PUBLIC_URL did last, if it does not any more
+    answered_at: datetime | None = None  # when PUBLIC_URL last did, if it has stopped
 
     def seconds_since(self, instant: datetime | None) -> int | None:
         return instant and round((self.now - instant).total_seconds())
@@ -153,13 +153,13 @@ class Health(NamedTuple):
 
     @property
     def is_stuck(self) -> bool:
-        """Whether texts are due for `stalled_after`, and none has gone."""
+        """Whether texts have been due for `stalled_after`, and none was sent."""
         limit = self.now - self.stalled_after
         is_due = self.oldest_due is not None and self.oldest_due < limit
         return is_due and not (self.last_sent_at and self.last_sent_at >= limit)
 
     def holds(self, carriers: Collection[str]) -> bool:
-        """Return whether texts wait that may go through these carriers."""
+        """Return whether texts are waiting that may go through these carriers."""
         if self.is_silent or self.is_stuck:
             return True
         if not self.carriers:
@@ -167,7 +167,7 @@ class Health(NamedTuple):
         return {*carriers} <= {each.carrier for each in self.carriers if each.trouble}
 
     def problems(self) -> list[Problem]:
-        """Return the problems, first a disk so full that no other may be recorded."""
+        """Return the problems; first a full disk, because then no other can be recorded."""
         hidden = BY_SCHEDULERS if self.is_silent else ()
         return [each for each in self._problems() if each.kind not in hidden]
 
@@ -190,8 +190,8 @@ class Health(NamedTuple):
         yield from receiver_problems(self.dead_receivers)
         if self.is_silent:
             last = self.last_pass_at
-            when = f"the last one was at {isoformat(last)}" if last else "there has been none yet"
-            yield Problem("scheduler", f"{NO_PASS}: {when}", stops=True)
+            when = f"one last ran at {isoformat(last)}" if last else "none has run yet"
+            yield Problem("scheduler", f"{NO_SCHEDULER}: {when}", stops=True)
         if self.is_stuck:
             seconds = int(self.stalled_after.total_seconds())
             through, why = self._what_is_stuck()
@@ -203,9 +203,9 @@ class Health(NamedTuple):
             yield Problem("public", f"PUBLIC_URL has not answered since {since}")
 
     def _what_is_stuck(self):
-        """Return the carriers through which nothing is sent, and why not, as parts of a sentence.
+        """Return, as parts of a sentence, the carriers through which nothing is sent, and why.
 
-        These are the carriers that have yet to answer, if there are any.
+        These are the carriers that have yet to answer, if any.
         """
         names = [*self.under_way] or [each.carrier for each in self.carriers] or [self.carrier]
         if not any(names):
@@ -224,14 +224,14 @@ def disk_problems(bytes_left: int | None) -> Iterator[Problem]:
 
 
 def receiver_problems(keys: Iterable[str]) -> Iterator[Problem]:
-    """Yield the problems of receivers that have taken no event of these keys for DEAD_AFTER."""
+    """Yield the problems of receivers that have accepted no event of these keys for DEAD_AFTER."""
     failed = "have failed for five minutes"
     for key in keys:
         yield Problem("receiver", f"webhooks for {key} {failed}", key)
 
 
 def arrival_problems(arrivals: Iterable[Arrivals]) -> Iterator[Problem]:
-    """Yield the problems of carriers that take texts of which none arrives, or hardly any."""
+    """Yield the problems of carriers that accept texts of which few or none arrive."""
     for each in arrivals:
         if each.lacks_receipts:
             words = f"receipts of {each.carrier} do not come (can it reach PUBLIC_URL?)"
@@ -256,7 +256,7 @@ def read(now: datetime, settings: Settings) -> Health:
     """Read the health of the service; an index serves each query."""
     telling = telling_receipts(settings.carrier_url or "", settings.public_url)
     several = CarrierState.of_latest_pass()
-    # The first that is in trouble stands for all
+    # The first one in trouble stands for all
     carrier = next((state for state in several if state.trouble), several[0] if several else None)
     return Health(
         now,
@@ -282,7 +282,7 @@ def read(now: datetime, settings: Settings) -> Health:
 
 
 def _last_answer(settings):
-    """Return when PUBLIC_URL answered last if it does not any more; None if nobody asks it."""
+    """Return when PUBLIC_URL last answered, if it has stopped; None if nobody asks it."""
     if not (settings.public_url and settings.notify_url):
         return None
     silent = PublicAddress.silent(settings.public_url)
@@ -290,7 +290,7 @@ def _last_answer(settings):
 
 
 def without_carrier(routes: Routes) -> int:
-    """Count the texts to be sent for which no carrier may be used."""
+    """Count the texts to be sent that no carrier may take."""
     keys, texts = ids_of(routes.keys), 0
     for text in claims.lanes():
         lane = Lane.read(text)
@@ -311,12 +311,12 @@ PAUSES = "it asked for a pause of more than a minute"
 
 
 class Reader:
-    """Read the health no more than once in `lasts` seconds, however many ask; any thread may.
+    """Read the health at most once in `lasts` seconds, however many threads ask.
 
-    A failure lasts as long: otherwise each that waits would try a dead database in turn.
+    A failure lasts as long: otherwise each waiting thread would try a dead database in turn.
     """
 
-    # When this process failed to store a message, if it has stored none since
+    # When this process last failed to store a message, if it has stored none since
     not_stored_at: datetime | None = None
 
     def __init__(self, settings: Settings):
@@ -325,13 +325,13 @@ class Reader:
         self._health = self._error = None
 
     def problems(self, health: Health, now: datetime) -> list[Problem]:
-        """Return all problems that this process knows of, given the health that it has read."""
+        """Return all problems that this process knows of, given the health."""
         return health.problems() + self._problems_of_web(now)
 
     def _problems_of_web(self, now):
-        """Return the problem if this process could not store the latest message, lately.
+        """Return the problem if this process recently failed to store its latest message.
 
-        In memory, because a database that stores no message does not store this either.
+        This is in memory, because a database that stores no messages would not store it either.
         """
         at = self.not_stored_at
         if at is None or now - at > self.settings.stalled_after:

@@ -28,13 +28,13 @@ from replies import inbox
 from reports import queue, usage
 from settings import Settings
 
-PROBLEM = "problem "  # begins the subject of a problem: its kind and its name follow
-WAITING_EVERY = timedelta(minutes=15)  # of texts for approval, and of replies
-AGAIN_EVERY = timedelta(days=1)  # of texts that still wait for approval
+PROBLEM = "problem "  # begins a problem's subject; its kind and name follow
+WAITING_EVERY = timedelta(minutes=15)  # for texts that await approval, and for replies
+AGAIN_EVERY = timedelta(days=1)  # for texts that still await approval
 EXPIRES_SOON = timedelta(hours=12)
 FAILURES_EVERY = timedelta(hours=1)
 LOOK_EVERY = 5  # seconds
-PATIENCE = 15  # seconds that an end of a scheduler, or a test, waits for addresses
+PATIENCE = 15  # seconds that the end of a scheduler, or a test, waits for addresses
 
 log = logging.getLogger("notices")
 
@@ -44,27 +44,27 @@ class Notice(Table):
 
     subject = TextField(primary_key=True)
     told_at = InstantField(PAST, null=True)
-    # 1 while a problem lasts; for approvals and replies, the fewest that have waited since
+    # 1 while a problem lasts; for approvals and replies, the fewest waiting since then
     level = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    newest = TextField(null=True)  # the id of the newest message or reply that waited
+    newest = TextField(null=True)  # the id of the newest waiting message or reply
 
     @classmethod
     def about(cls, subject: str) -> Self:
-        """Return the row of a subject; make it if there is none."""
+        """Return the row of a subject; make it if it is missing."""
         if (row := cls.get_or_none(cls.subject == subject)) is None:
             cls.insert(subject=subject).on_conflict_ignore().execute()
             row = cls.get_by_id(subject)
         return row
 
     def change(self, **changes: Any) -> bool:
-        """Change the row; False if another scheduler has done so since it was read."""
+        """Change the row; return False if another scheduler has since it was read."""
         cls = Notice
         unchanged = (cls.level == self.level) & (cls.told_at == self.told_at)
         return cls.update(changes).where(cls.subject == self.subject, unchanged).execute() == 1
 
     @classmethod
     def tell(cls, subject: str, now: datetime, since: datetime) -> bool:
-        """Record that a subject is told now; False if it was told since an instant."""
+        """Record that a subject is notified now; return False if it was since an instant."""
         row = cls.about(subject)
         return not (row.told_at and row.told_at >= since) and row.change(told_at=now)
 
@@ -81,13 +81,13 @@ class Notification(NamedTuple):
 
 
 def pending(settings: Settings, now: datetime) -> Iterator[Notification]:
-    """Return the notifications that this process is to send now; each is recorded as sent."""
+    """Return the notifications for this process to send now; they are recorded as sent."""
     for look in (_countries, _problems, _approvals, _replies, _limits):
         yield from look(settings, now)
 
 
 def _problems(settings, now):
-    """Return a notification of each problem that has begun, and of each that is over."""
+    """Return a notification for each problem that has begun, and each that is over."""
     problems = health.read(now, settings).problems()
     found = {f"{PROBLEM}{each.kind} {each.name}": each for each in problems}
     for subject, problem in found.items():
@@ -98,7 +98,7 @@ def _problems(settings, now):
                 f"{problem.what_to_do}"
             )
             yield Notification(problem.title, text, "failure")
-    # What is not reported without a scheduler may last all the same
+    # What is not reported while no scheduler is running may last all the same
     no_scheduler = any(each.kind == "scheduler" for each in found.values())
     hidden = health.BY_SCHEDULERS if no_scheduler else ()
     for told in Notice.select().where(Notice.subject.startswith(PROBLEM), Notice.level == 1):
@@ -112,7 +112,7 @@ def _problems(settings, now):
 
 
 def _waiting(problem, now):
-    """Return how many texts wait to be sent, or events if the problem is theirs."""
+    """Return how many texts wait to be sent, or events if the problem is about those."""
     if problem.kind not in ("events", "receiver"):
         return f"Texts waiting to be sent: {queue.to_be_sent(now)}"
     by_name = Event.by_name().items()
@@ -121,9 +121,9 @@ def _waiting(problem, now):
 
 
 def _approvals(settings, now):
-    """Return a notification of texts that wait for approval, if any of them is new.
+    """Return a notification of texts that await approval, if any of them is new.
 
-    It is sent again each day, and once the first of them expires soon.
+    It is repeated each day, and once when the first of them is about to expire.
     """
     waiting = queue.approvals()
     warn_at = waiting.expires_at and waiting.expires_at - EXPIRES_SOON
@@ -145,7 +145,7 @@ def _approvals(settings, now):
 
 
 def _replies(settings, now):
-    """Return a notification of replies that wait to be read, if any of them is new."""
+    """Return a notification of unread replies, if any of them is new."""
     waiting = inbox.waiting(now)
     if _note_news("replies", waiting.replies, waiting.newest, now):
         wait = "reply waits" if waiting.replies == 1 else "replies wait"
@@ -155,9 +155,9 @@ def _replies(settings, now):
 
 
 def _note_news(subject, count, newest, now, again=lambda told_at: False):
-    """Record a notification if something new waits: a newer one, or one more; return whether.
+    """Record a notification, and return True, if something newer waits, or one more.
 
-    Record it too if `again` says so of when it was told last.
+    Do so, too, if `again` is true of the time of the last one.
     """
     told = Notice.about(subject)
     is_new = count > told.level or (newest or "") > (told.newest or "")
@@ -170,13 +170,13 @@ def _note_news(subject, count, newest, now, again=lambda told_at: False):
 
 
 def _link(settings, page=""):
-    """Return the address of a page of the desk as the end of a notice, if there is a desk."""
+    """Return the end of a notice: the address of a page of the desk, if there is a desk."""
     is_there = settings.public_url and settings.secret_key
     return f" {settings.public_url}/desk/{page}" if is_there else ""
 
 
 def _limits(settings, now):
-    """Return a notice of each limit per day or month that is used up, once in each."""
+    """Return a notice of each daily or monthly limit that is used up, once per day or month."""
     for key, limit in usage.limits_used_up(now, settings.key_limits):
         begins, ends = limit.span((now - EPOCH) // SECOND)
         parts = " in parts" if limit.in_parts else ""
@@ -189,7 +189,7 @@ def _limits(settings, now):
 
 
 def _countries(settings, now):
-    """Return a notice of each key that texts other countries than before: it may have leaked."""
+    """Return a notice of each key that texts new countries, since it may have leaked."""
     for key, codes in KeyCountry.take_news(now):
         names = [f"{recipients.country_name(code)} ({code})" for code in codes]
         told = f"texts {health.listed(names, 'countries')} for the first time"
@@ -209,7 +209,7 @@ class Address:
     """One of Apprise's URLs."""
 
     def __init__(self, number: int, url: str, service_name: str):
-        import apprise  # here, because it takes long and much memory
+        import apprise  # here, because it takes time and memory
 
         from carriers.apprise import keep_from_log
 
@@ -238,7 +238,7 @@ class Address:
 
 
 def connect(settings: Settings) -> list[Address]:
-    """Return the addresses; raise ValueError, without the URL, for one that cannot be used."""
+    """Return the addresses; raise ValueError, without the URL, for an unusable one."""
     host = urlsplit(settings.public_url or "").hostname
     name = f"Text messages ({host})" if host else "Text messages"
     urls = (settings.notify_url or "").split()
@@ -246,7 +246,7 @@ def connect(settings: Settings) -> list[Address]:
 
 
 class Notices:
-    """Look and send in threads, one for each address, so a slow one delays nothing else."""
+    """Look and send in threads, one for each address, so that a slow one delays nothing else."""
 
     def __init__(self, settings: Settings):
         self.settings, self._ending = settings, threading.Event()
@@ -261,7 +261,7 @@ class Notices:
                 thread.start()
 
     def finish(self, look: bool, stop_by: float = math.inf) -> None:
-        """End, after a last look with `look`; wait for what is being sent.
+        """End, with `look` after one last look; wait for what is being sent.
 
         Wait for at most PATIENCE, and not beyond `stop_by` on the monotonic clock.
         """
@@ -297,5 +297,5 @@ class Notices:
 
 
 def is_first_failure(address: Address, now: datetime) -> bool:
-    """Return whether no failure of an address was logged by any scheduler for an hour."""
+    """Return whether no scheduler has logged a failure of this address for an hour."""
     return Notice.tell(f"failure of address {address.number}", now, since=now - FAILURES_EVERY)

@@ -30,7 +30,7 @@ STATIC = HERE / "static"
 SWAGGER_UI = Path(flask_swagger_ui.__file__).parent / "dist"
 DOCS = {"page.js": STATIC, "page.css": STATIC}
 DOCS |= dict.fromkeys(("swagger-ui-bundle.js", "swagger-ui.css", "favicon-32x32.png"), SWAGGER_UI)
-"""The folders of the files of the page at /docs; nothing else in them is served."""
+"""The files of the page at /docs, and their folders, of which nothing else is served."""
 
 ARRIVALS = {  # of each carrier that reports whether texts arrived
     "delivered": "Texts taken 10 to 60 minutes ago that were delivered.",
@@ -45,7 +45,7 @@ blueprint = Blueprint("monitoring", __name__, template_folder="templates")
 
 
 def register(app: Flask) -> None:
-    """Add these pages to the application; `/metrics` only if METRICS_TOKEN is set."""
+    """Add these pages to the application, `/metrics` only if METRICS_TOKEN is set."""
     app.register_blueprint(blueprint)
     app.extensions["health"] = health.Reader(app.config["SETTINGS"])
     app.extensions["abuse"] = Abuse()
@@ -55,7 +55,7 @@ def register(app: Flask) -> None:
 
 
 def observe(response: Response) -> Response:
-    """Count the answer by its status, and how long it took."""
+    """Count the answer by its status, and record how long it took."""
     metrics.REQUESTS.labels(response.status_code).observe(time.perf_counter() - g.began_at)
     return response
 
@@ -72,7 +72,7 @@ def show_addresses() -> Response:
     }
     there = current_app.view_functions
     addresses = {name: url_for(view) for name, view in views.items() if view in there}
-    # Not parsed: that would cost more than all the rest, and anybody may ask
+    # Not parsed: that would cost more than everything else, and anyone may ask
     named = re.search("application/json|text/html", request.headers.get("Accept", "").lower())
     if named and named[0] == "text/html":
         response = Response(render_template("addresses.html", addresses=addresses))
@@ -90,7 +90,7 @@ def show_addresses() -> Response:
 def show_health() -> dict | Response:
     """Report that the database answers, and the health of the service.
 
-    Anybody may ask, so it names only the kinds of problems. With `?strict`, answer 503 if there is
+    Anyone may ask, so it names only the kinds of problems. With `?strict`, answer 503 if there is
     one.
     """
     reader = current_app.extensions["health"]
@@ -138,7 +138,7 @@ def show_metrics() -> Response:
         ("_oldest_due_seconds", "How long the oldest due message has waited.", due or 0),
         ("_retrying", "Messages that are retried.", state.retrying),
         ("_last_sent_timestamp_seconds", "When a carrier last took a text.", sent),
-        ("_last_pass_timestamp_seconds", "When a scheduler last began a pass.", passed),
+        ("_last_pass_timestamp_seconds", "When a scheduler last ran.", passed),
         ("_events_waiting", "Events that wait to be delivered, by key.", waiting, "key"),
         ("_events_oldest_seconds", "How long the oldest event has waited, by key.", waits, "key"),
         ("_events_given_up", "Events that were given up, by key.", given_up, "key"),
@@ -160,7 +160,7 @@ def show_metrics() -> Response:
 
 
 def of_carriers(arrivals: Sequence[Arrivals], name: str) -> dict[str, int]:
-    """Return one figure of each carrier, by its name, if it has it."""
+    """Return a figure of the carriers that have it, by name."""
     figures = {each.carrier: getattr(each, name) for each in arrivals}
     return {carrier: figure for carrier, figure in figures.items() if figure is not None}
 

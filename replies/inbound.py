@@ -1,7 +1,7 @@
 """Record what carriers report, and what recipients write.
 
-A reply is recorded in one transaction with all that it leads to: its number on the Do Not Call
-list, the event, the text that answers it. Only then does the carrier get its acknowledgement.
+A reply is recorded in one transaction with all that follows from it: the number on the Do Not Call
+list, the event, the answer to it. Only then does the carrier get its acknowledgement.
 """
 
 import json
@@ -37,7 +37,7 @@ BELONGS_WITHIN = timedelta(days=30)
 SETTLED_AT_ONCE = 20  # replies, each in a transaction of its own
 
 ANSWERED_FOR = timedelta(hours=24)
-"""The time in which a number gets one answer to a word."""
+"""The time within which a number gets only one answer to a word."""
 
 WORDS = {"STOP": Meaning.NO, "START": Meaning.START, "HELP": Meaning.HELP}
 
@@ -51,7 +51,7 @@ class ReplyRules(NamedTuple):
     check_dnc: str
     stop_reply: str | None
     help_reply: str | None
-    key_limits: tuple[Limit, ...] = ()  # of keys without their own
+    key_limits: tuple[Limit, ...] = ()  # of keys without limits of their own
 
     @classmethod
     def of(cls, settings: Any, carrier: Way) -> Self:
@@ -64,7 +64,7 @@ def record(
     now: datetime,
     rules: ReplyRules,
 ) -> None:
-    """Record what a carrier says, then each reply in its own transaction."""
+    """Record what a carrier reports, then each reply in its own transaction."""
     replies = [event for event in events if isinstance(event, carriers.Reply)]
     others = [event for event in events if not isinstance(event, carriers.Reply)]
     record_reports(others, now, rules.check_dnc, rules.carrier)
@@ -75,10 +75,10 @@ def record(
 def record_reports(
     events: Collection[carriers.News], now: datetime, check_dnc: str, carrier: Way
 ) -> None:
-    """Record late answers, reports on texts and opt-outs of a carrier."""
+    """Record a carrier's late answers, reports on texts, and opt-outs."""
     late = [event for event in events if isinstance(event, LateAnswer)]
     references = {UUID(each.message_id): each.reference for each in late}
-    if taken := receipts.sent(references, now, carrier):
+    if taken := receipts.record_accepted(references, now, carrier):
         log.info("messages sent by an answer that came late: %s", taken)
     shown = [event for event in events if isinstance(event, Shown)]
     if taken := receipts.shown(shown, now, carrier):
@@ -91,7 +91,7 @@ def record_reports(
 
 
 def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None:
-    """Store a reply once, and obey a plain STOP or START; of a long reply, store this part."""
+    """Store a reply, or a part of one, only once, and obey a plain STOP or START."""
     number, problem = opt_outs.read_number(said.number, said.certain)
     if problem:
         means = Meaning.OTHER if said.part else _read(said.text, said.word)
@@ -125,9 +125,9 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
 
 
 def settle(now: datetime) -> int:
-    """Write the events of some replies whose missing parts are waited for no longer.
+    """Report incomplete replies once their missing parts are overdue; return how many.
 
-    A reply that breaks this is shown to people, without an event. Return how many were told of.
+    A reply that breaks this is shown to people without an event.
     """
 
     def show(reply):
@@ -155,17 +155,17 @@ def _settle(id, number, now):
 
 
 def _read(text, word):
-    """Return what a text says, or what the carrier itself has taken it for."""
+    """Return what a text means, or what the carrier itself took it for."""
     return WORDS[word] if word else meaning.read(text)
 
 
 def _meaning_of(reply, said):
-    """Return what a reply says, or its latest part if others are still missing."""
+    """Return what a reply means, or what its latest part does while others are missing."""
     return meaning.read_part(said.text) if reply.due_at else _read(reply.text, said.word)
 
 
 def _draft(said, now, carrier):
-    """Return a reply, not stored yet, with the message that it belongs to."""
+    """Return an unsaved reply, with the message that it belongs to."""
     is_told = said.at and said.at >= EPOCH and said.at <= now + SKEW
     at = said.at if is_told else now
     by = carrier.name
@@ -180,10 +180,10 @@ def _draft(said, now, carrier):
 def message_of(number: str, at: datetime, carrier: Way) -> Message | None:
     """Return the message that a reply belongs to, or None.
 
-    It is the latest to its number that the carrier was given within BELONGS_WITHIN before it.
+    It is the latest to this number that the carrier was given in the BELONGS_WITHIN before.
     """
     given_at = Attempt.begun_at
-    # Carriers tell whole seconds
+    # Carriers report whole seconds
     in_time = (given_at >= at - BELONGS_WITHIN) & (given_at < at + SECOND)
     given = Attempt.given_to(number, carrier).where(in_time)
     given = given.select(Message.id, Message.key, Message.available_to_group).objects(Message)
@@ -194,9 +194,9 @@ def message_of(number: str, at: datetime, carrier: Way) -> Message | None:
 
 
 def _reply_of_part(draft, said, now, carrier):
-    """Return the reply that a part belongs to, not yet stored; None if it already had the part.
+    """Return the unsaved reply that a part belongs to; None if the part was known.
 
-    Once it is whole, it is no longer due.
+    A whole reply is no longer due.
     """
     reference, total, number = said.part
     reference, number = Reply.part_reference.db_value(reference), str(number)
@@ -215,9 +215,9 @@ def _reply_of_part(draft, said, now, carrier):
 
 
 def _join(reply, pieces):
-    """Set the text of a reply from the parts that have come."""
+    """Set the text of a reply from the parts received so far."""
     whole = "".join(pieces[number] for number in sorted(pieces, key=int))
-    # A part can end within a character of UTF-16
+    # A part can end in the middle of a surrogate pair
     octets = whole.encode("utf-16-le", "surrogatepass")
     reply.text = Reply.text.db_value(octets.decode("utf-16-le", "replace"))
     reply.pieces = json.dumps(pieces)
@@ -225,11 +225,11 @@ def _join(reply, pieces):
         reply.due_at = None
 
 
-# What it leads to
+# What follows from it
 
 
 def _obey(reply, means, said, now, rules):
-    """Do what a whole reply says; return whether its number has joined the Do Not Call list."""
+    """Obey a whole reply; return whether its number has joined the Do Not Call list."""
     if means not in (Meaning.NO, Meaning.START):
         return False
     stop = OptOut(reply.number, means is Meaning.NO, "reply", said.at and reply.at)
@@ -237,9 +237,9 @@ def _obey(reply, means, said, now, rules):
 
 
 def _answer_to(reply, means, said, now, rules):
-    """Return the word to answer and the text that answers it; None if no answer is due.
+    """Return the keyword to answer, and the answer; None if no answer is due.
 
-    The carrier may have answered, it may be too late, or the number had this answer lately.
+    The carrier may have answered, it may be too late, or the number got this answer recently.
     """
     if not reply.message_id or said.word or now - min(reply.at, now) >= ANSWER_WITHIN:
         return None
@@ -250,17 +250,17 @@ def _answer_to(reply, means, said, now, rules):
 
 
 def _is_settled(means, said, answer):
-    """Return whether nobody has to read a reply: it was obeyed, or its HELP was answered."""
+    """Return whether nobody has to read a reply, because it was obeyed or its HELP answered."""
     return means in (Meaning.NO, Meaning.START) or (means is Meaning.HELP and (said.word or answer))
 
 
 def _may_be_no(reply, means):
-    """Return whether people must decide if this is a no: not if the number has opted out."""
+    """Return whether people must decide if this is a no; not if the number has opted out."""
     return means is Meaning.MAYBE_NO and not OptedOut.lists(reply.number)
 
 
 def _tell(reply, now):
-    """Write the event of a reply for the key of its message."""
+    """Write the event about a reply, for the key of its message."""
     if reply.message_id:
         data = {"reply_id": str(reply.id), "text": reply.text}
         data |= {"opted_out": reply.opted_out, "may_be_no": reply.may_be_no}
@@ -268,7 +268,7 @@ def _tell(reply, now):
 
 
 def _answer(reply, word, text, now, key_limits):
-    """Queue the text that answers a reply; it counts for the limits of its key."""
+    """Queue the automatic answer to a reply; it counts for its key's limits."""
     said_at = min(reply.at, now)
     message = NewMessage(
         id=new_id(now),
@@ -296,7 +296,7 @@ def _answer(reply, word, text, now, key_limits):
 
 
 def _was_answered(number, word, now):
-    """Return whether a number was given an answer to this word lately, or may yet be."""
+    """Return whether a number recently got an answer to this keyword, or may yet get one."""
     answers = Message.select().where(Message.to == number, Message.answers == word)
     tried = (Message.attempts > 0) | (Message.in_doubt > 0)
     tried |= has_status(Status.QUEUED, Status.SCHEDULED, Status.SENDING, *TAKEN)

@@ -17,14 +17,14 @@ from reports.listings import Cursor
 from reports.matching import look_through, matches
 
 RANKS = (WAITS & MAY_BE_NO, WAITS & SQL("NOT may_be_no"), SQL("(read_at IS NOT NULL OR opted_out)"))
-"""The conditions of the ranks in which the desk lists replies, the first rank first."""
+"""The conditions for the ranks in which the desk lists replies, first rank first."""
 
 KEYS = '(SELECT id FROM api_key WHERE "group" = ?) AS api_key'
 IS_SHOWN = "(due_at IS NULL OR due_at <= ?)"
 OF_KEY = f"key = api_key.id AND available_to_group AND {IS_SHOWN}"
-"""In SQL, the condition that a key's group may see a reply."""
+"""The SQL condition for the replies that a key's group may see."""
 
-OF_A_NUMBER, MOST_OTHERS = 5, 1_000  # replies that are shown together, or counted at most
+OF_A_NUMBER, MOST_OTHERS = 5, 1_000  # replies shown together, and counted, at most
 
 
 class Waiting(NamedTuple):
@@ -44,7 +44,7 @@ def listing(
     to: str | None = None,
     since: datetime | None = None,
 ) -> Iterator[Reply]:
-    """Read replies, the newest first, in pages."""
+    """Read replies, newest first, in pages."""
     chosen = Reply.shown(now).order_by(Reply.at.desc(), Reply.id.desc())
     if unread:
         chosen = chosen.where(WAITS)
@@ -60,9 +60,9 @@ def listing(
 def conversations(
     person: ApiKey, after: Cursor | None, limit: int, now: datetime
 ) -> list[list[Reply]]:
-    """Return what some numbers wrote, in the order in which `page` has the first reply of each.
+    """Return what some numbers wrote, in the order in which `page` lists their first replies.
 
-    That one has counted the `others`.
+    The first reply of each number has counted the `others`.
     """
     found, seen = [], set()
     while len(found) < limit and (some := page(person, after, limit, now, excluded=seen)):
@@ -78,7 +78,7 @@ def conversations(
 
 
 def _first_of_each(numbers, person, now):
-    """Return the first replies of each number, in the order of `page`."""
+    """Return the first few replies of each number, in the order of `page`."""
     visible, parameters = _seen_of_number(person, now)
     first = f"reply WHERE {visible} ORDER BY {URGENCY} DESC, at DESC, id DESC LIMIT {OF_A_NUMBER}"
     few = db.few_of_each(db.rows_of_array("given", "text"), "reply", "*", first)
@@ -89,7 +89,7 @@ def _first_of_each(numbers, person, now):
 
 
 def _count_others(replies, person, now):
-    """Count what else the number of each reply wrote, beyond those that are shown."""
+    """Count the replies of each number beyond those that are shown."""
     if not replies:
         return
     visible, parameters = _seen_of_number(person, now)
@@ -103,7 +103,7 @@ def _count_others(replies, person, now):
 
 
 def _seen_of_number(person, now):
-    """Return the condition that a person sees a reply of a `given` number, in SQL; its values."""
+    """Return the SQL condition for visible replies of a `given` number, and its values."""
     sql = f"number = given.value AND {IS_SHOWN}"
     values = [Reply.due_at.db_value(now)]
     if person.role != Role.OPERATOR:
@@ -115,9 +115,9 @@ def _seen_of_number(person, now):
 def search(
     person: ApiKey, words: str, after: Cursor | None, limit: int, now: datetime
 ) -> tuple[list[list[Reply]], Cursor | None]:
-    """Return replies that have words or digits, by number, and where to look further.
+    """Return the replies that contain words or digits, by number, and where to go on searching.
 
-    Look through LOOKED_THROUGH replies that this person may see, the newest first.
+    Search LOOKED_THROUGH of the replies that this person may see, newest first.
     """
     before = _is_before(after) if after else SQL("true")
     theirs = Reply.shown(now).where(before, _is_visible(person))
@@ -137,9 +137,9 @@ def page(
     now: datetime,
     excluded: Collection[str] = (),
 ) -> list[Reply]:
-    """Return some replies, those that may be a no first, those that were read last.
+    """Return some replies: first those that may be a no, last those that were read.
 
-    Leave out those of the `excluded` numbers.
+    Leave out the `excluded` numbers.
     """
     found = []
     for rank in range(after.rank if after else 0, len(RANKS)):
@@ -160,9 +160,9 @@ def page(
 
 
 def _latest_of_group(group, rank, after, limit, now, excluded):
-    """Return the ids of the latest replies of a rank that a group may see, as `page` has them.
+    """Return the ids of the latest replies of a rank that a group may see, in the order of `page`.
 
-    One statement finds them, by the index that begins with the key.
+    One statement finds them, through the index that begins with the key.
     """
     after = after or Cursor(rank, LAST, uuid.UUID(int=0))
     theirs = (
@@ -180,13 +180,13 @@ def _latest_of_group(group, rank, after, limit, now, excluded):
 
 
 def of_message(message_id: uuid.UUID, now: datetime, limit: int = PAGE) -> list[Reply]:
-    """Return the latest replies to a message, the oldest of them first."""
+    """Return the latest replies to a message, in the order in which they came."""
     replies = Reply.shown(now).where(Reply.message_id == message_id)
     return list(replies.order_by(Reply.at.desc(), Reply.id.desc()).limit(limit))[::-1]
 
 
 def seen_by(person: ApiKey, ids: Collection[uuid.UUID]) -> list[Reply]:
-    """Return the replies with these ids that a person at the desk may see."""
+    """Return those of these replies that a person at the desk may see."""
     found = list(Reply.select().where(Reply.id.in_([*ids]))) if ids else []
     if person.role != Role.OPERATOR:
         keys = {key.id for key in ApiKey.in_group(person.group)}
@@ -195,7 +195,7 @@ def seen_by(person: ApiKey, ids: Collection[uuid.UUID]) -> list[Reply]:
 
 
 def count_waiting(person: ApiKey, most: int, now: datetime) -> int:
-    """Count the replies that this person has yet to read, up to `most`."""
+    """Count this person's unread replies, up to `most`."""
     if person.role == Role.OPERATOR:
         return Reply.shown(now).where(WAITS).limit(most).count()
     few = db.few_of_each(KEYS, "reply", "id", f"reply WHERE {OF_KEY} AND {WAITS.sql} LIMIT ?")
@@ -205,7 +205,7 @@ def count_waiting(person: ApiKey, most: int, now: datetime) -> int:
 
 
 def waiting(now: datetime) -> Waiting:
-    """Count the replies that wait to be read, and those of them that may be a no."""
+    """Count the unread replies, and how many of them may be a no."""
     newest = fn.MAX(Reply.id.cast("text")).coerce(False)  # Postgres has no largest UUID
     all, may_be_no = fn.COUNT(SQL("*")), fn.COUNT(SQL("*")).filter(MAY_BE_NO)
     shown = Reply.shown(now).where(WAITS).select(all, may_be_no, newest)
@@ -213,14 +213,14 @@ def waiting(now: datetime) -> Waiting:
 
 
 def _is_visible(person):
-    """Return the condition that a person at the desk may see a reply."""
+    """Match replies that a person at the desk may see."""
     if person.role == Role.OPERATOR:
         return SQL("true")
     return SQL("available_to_group") & Reply.key.in_(ApiKey.in_group(person.group))
 
 
 def _is_before(last):
-    """Return the condition that a reply is listed after this one, or this cursor."""
+    """Match replies that are listed after this reply, or after this cursor."""
     place = (
         Value(field.db_value(value), converter=False)
         for field, value in ((Reply.at, last.at), (Reply.id, last.id))

@@ -1,6 +1,6 @@
 """What a reply says: a plain no, a start, a call for help, perhaps a no, or something else.
 
-Pure. Nothing is decided by a guess: a text that says anything beside its no is for people.
+Pure. It never guesses: a text that says anything besides a no is left to people.
 """
 
 import unicodedata
@@ -95,41 +95,41 @@ PERHAPS = {
         отпиш*, хватит, не пишите, не тот номер, 退订, 停止
     """,
 }
-"""Noes of other languages and manners, by language: anywhere in a text, they may be one.
+"""Ways to say no, by language: anywhere in a text, they may be one.
 
 … is up to three words, / is "or", and * any ending.
 """
 
 ALONE = ("para", "chega", "enough", "genug", "genoeg", "wrong", "don't")
-"""Words that may be a no if a text says nothing else."""
+"""Words that may be a no if a text contains nothing else."""
 
 POLITE_ELSEWHERE = ("por favor", "gracias", "obrigado", "obrigada", "merci", "bitte", "danke")
 POLITE_ELSEWHERE += ("s il vous plait", "grazie", "per favore", "alstublieft", "bedankt")
 
 SHORTEST_MISSPELT = 4  # letters
 
-# Anybody can send 255 parts of any characters: a text is cut, and each pattern takes time in
-# proportion to the length
+# Anyone can send 255 parts of any characters: texts are truncated, and matching takes time linear
+# in the length
 
-LONGEST = 2_000  # characters that are judged
-LONGEST_PLAIN = 3 * LONGEST  # NFKD makes up to 3 letters of one of Korean, and 18 of a ligature
-CUT = " etc"  # in place of the rest, which says something beside a no
+LONGEST_READ = 2_000  # characters that are looked at
+LONGEST_PLAIN = 3 * LONGEST_READ  # NFKD turns a Korean letter into up to 3, a ligature into 18
+CUT = " etc"  # replaces the rest, which says something besides a no
 MARKS = regex.compile(r"(?<=[\p{M}\p{Cf}]{4})[\p{M}\p{Cf}]++")
-"""The marks of a run beyond four, which are cut: NFKD takes quadratic time to sort a run."""
+"""The marks beyond four in a row, which are removed: NFKD sorts a row in quadratic time."""
 
 SIGNATURE = regex.compile(r"^[^\S\n]*+[\p{Pd}\u2212]*+[^\S\n]*+$", regex.MULTILINE)
 """A blank line, or one of dashes."""
 
 EMOJI = regex.compile(r"[0-9#*]\uFE0F?\u20E3|(?!Ⓜ)\p{Extended_Pictographic}")
-HIDDEN = regex.compile(r"[\p{M}\p{Cf}]+")  # accents, and what has no width
+HIDDEN = regex.compile(r"[\p{M}\p{Cf}]+")  # accents, and characters without width
 WORD = regex.compile(r"[^\W_]+")
 
 
 def _readings(text) -> set[str]:
-    """Return the words of a text: punctuation may part words (stop,please) or not (s.t.o.p).
+    """Return the words of a text: punctuation may separate words (stop,please) or not (s.t.o.p).
 
-    They are without case, accents and emoji. Each i is dotted, as Turkish has one without, and # is
-    "number".
+    Case, accents and emoji are dropped. Each i is dotted, because Turkish has one without, and # is
+    read as "number".
     """
     plain = unicodedata.normalize("NFKD", EMOJI.sub(" ", text)).casefold()
     plain = HIDDEN.sub("", plain).replace("ı", "i").replace("#", " number ")[:LONGEST_PLAIN]
@@ -164,7 +164,7 @@ def _word(written):
     return _any(dict.fromkeys(readings))
 
 
-# No wishes in between: "no I want more" is not a no
+# With nothing in between: "no I want more" is not a no
 A_NO = _any((*NOES, *(f"{one} (?:{_any(POLITE)} )*+{other}" for one, other in PAIRS)))
 AROUND = _any((*POLITE, *WISHES))
 PLAIN_NO = regex.compile(f"(?:{AROUND} )*+(?:{A_NO} (?:{AROUND} )*+)++")
@@ -187,7 +187,7 @@ CORRECT = [
 
 
 def read(text: str) -> Meaning:
-    """Return what a reply says."""
+    """Return what a reply means."""
     text = _judged(text)
     if (stop := opt_outs.read(text)) is not None:
         return Meaning.NO if stop else Meaning.START
@@ -200,14 +200,14 @@ def read(text: str) -> Meaning:
 
 
 def read_part(text: str) -> Meaning:
-    """Return what an incomplete text says: at most that it may be a no."""
+    """Return what an incomplete text means: at most that it may be a no."""
     return _suspected(_judged(text))
 
 
 def _judged(text):
-    """Return the part of a text that is judged: its beginning, without long runs of marks."""
+    """Return the beginning of a text, without long rows of marks."""
     text = MARKS.sub("", text).strip()
-    return text if len(text) <= LONGEST else text[:LONGEST] + CUT
+    return text if len(text) <= LONGEST_READ else text[:LONGEST_READ] + CUT
 
 
 def _suspected(text):
@@ -227,7 +227,7 @@ def _before_signature(text):
 
 
 def _corrected(word):
-    """Return the word of a no that this one misspells in one letter, or in two exchanged ones."""
+    """Return the word of a no that this one misspells by one letter, or by two swapped ones."""
     return next((each for each in CORRECT if _are_alike(word, each)), word)
 
 

@@ -43,7 +43,7 @@ from reports.listings import Cursor
 log = logging.getLogger("replies")
 
 WAITS = SQL("read_at IS NULL AND NOT opted_out")
-"""A person has to read it. Replies that need nobody are marked as read when they come."""
+"""A person has to read it. Replies that need nobody are marked as read on arrival."""
 
 MAY_BE_NO = SQL("may_be_no")
 
@@ -51,22 +51,22 @@ READ = 2
 """The rank of replies that nobody has to read."""
 
 URGENCY = "(CASE WHEN read_at IS NOT NULL OR opted_out THEN 0 WHEN may_be_no THEN 2 ELSE 1 END)"
-"""The rank in SQL, the larger the sooner somebody has to read it; an index has it."""
+"""The rank in SQL: the larger, the sooner somebody has to read the reply. It is indexed."""
 
 PARTS_WITHIN = timedelta(minutes=5)
-"""How long the parts of a text are waited for, from the first on."""
+"""How long to wait for the other parts of a text after the first one."""
 
 
 class Reply(Table):
-    """What a recipient wrote; a long one grows part by part, and is shown once it is whole."""
+    """What a recipient wrote. A long reply grows part by part, and is shown once it is whole."""
 
     id = UUIDField(primary_key=True)
-    carrier = TextField()  # by which it came
-    number = TextField()  # that wrote it, in E.164
+    carrier = TextField()  # through which it came
+    number = TextField()  # of the sender, in E.164
     text = CarrierTextField()
-    at = InstantField(PAST)  # by the carrier's clock if it told the time, otherwise the arrival
+    at = InstantField(PAST)  # by the carrier's clock if it gave the time, otherwise the arrival
     received_at = InstantField(PAST)
-    # The message that it belongs to, and who may see that; all are null for none
+    # The message that it belongs to, if any, and who may see that
     message_id = UUIDField(null=True)
     key = IntegerField(null=True)
     available_to_group = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
@@ -74,35 +74,35 @@ class Reply(Table):
     may_be_no = BooleanField(default=False, constraints=[SQL("DEFAULT false")])  # until it is read
     read_at = InstantField(null=True)
     read_by = TextField(null=True)
-    part_reference = CarrierTextField(null=True)  # by which the carrier knows parts of a text
+    part_reference = CarrierTextField(null=True)  # the carrier's, the same for all parts of a text
     parts = IntegerField(null=True)
-    pieces = TextField(null=True)  # a JSON object: the texts of the parts by their numbers
-    # When it is shown as it is, while parts are missing
+    pieces = TextField(null=True)  # a JSON object: the parts' texts by their numbers
+    # When it is shown even if parts are missing
     due_at = InstantField(PARTS_WITHIN, null=True)
 
-    others = 0  # how many more its number wrote, if a query has counted them
+    others = 0  # how many more replies its number sent, if a query counted them
 
     @classmethod
     def shown(cls, now: datetime) -> ModelSelect:
-        """Select the replies that are whole, or have waited long enough for their parts."""
+        """Select the replies that are whole, or have waited long enough for the rest."""
         return cls.select().where(cls.due_at.is_null() | cls.is_due(now))
 
     @classmethod
     def is_due(cls, now: datetime) -> Expression:
-        """Return the condition that a reply has waited long enough for its parts."""
+        """Match incomplete replies that have waited long enough."""
         return cls.due_at <= now
 
     # What people do
 
     @classmethod
     def mark_read(cls, ids: Collection[uuid.UUID], by: str, now: datetime) -> set[uuid.UUID]:
-        """Mark unread replies as read by a person; return the ids of these."""
+        """Mark unread replies as read by a person; return the ids of those that changed."""
         unread = cls.read_at.is_null() & cls.id.in_([*ids])
         return cls._note_read(unread, by, now) if ids else set()
 
     @classmethod
     def mark_unread(cls, ids: Collection[uuid.UUID]) -> set[uuid.UUID]:
-        """Mark replies that somebody has read as unread; return the ids of these."""
+        """Mark replies that somebody read as unread; return the ids of those that changed."""
         was_read = cls.id.in_([*ids]) & cls.read_by.is_null(False)
         found = cls.select(cls.id, cls.text).where(was_read)
         read = {each.id: meaning.read_part(each.text) for each in found}
@@ -119,34 +119,34 @@ class Reply(Table):
 
     @classmethod
     def note_listed(cls, numbers: Iterable[str], by: str, now: datetime) -> None:
-        """Mark the possible opt-outs of listed numbers as read: they are decided."""
+        """Mark the possible opt-outs of listed numbers as read, because they are decided."""
         for some in chunked(numbers, PAGE):
             cls._note_read(MAY_BE_NO & cls.number.in_(some), by, now)
 
-    # Growing old
+    # Retention
 
     @classmethod
     def purge(cls, before: datetime, now: datetime) -> int:
-        """Delete a batch of replies older than an instant, and note it in the audit; count them."""
+        """Delete a batch of replies older than an instant, and audit it; return the count."""
         return cls._forget(cls.at < before, now, f"replies before {isoformat(before)}")
 
     @classmethod
     def purge_old(cls, before: datetime) -> int:
-        """Delete a batch as `purge` does, without the audit: no person has asked for it.
+        """Delete a batch as `purge` does, but without the audit, because no person asked for it.
 
-        One that breaks this is passed over.
+        Skip a reply that breaks this.
         """
         what = "reply {0.id} is not purged".format
         return sum(all_but_broken(cls._delete, cls._some(cls.at < before), log, what))
 
     @classmethod
     def forget_number(cls, number: str, now: datetime) -> int:
-        """Delete a batch of the replies of a number, and note it in the audit; count them."""
+        """Delete a batch of the replies of a number, and audit it; return the count."""
         return cls._forget(cls.number == number, now, "replies of one number")
 
     @classmethod
     def _forget(cls, which, now, details):
-        """Delete a batch of replies and what they left elsewhere, and audit it."""
+        """Delete a batch of replies and their traces elsewhere, and audit it."""
         with db.transaction():
             some = cls._some(which)
             if some:
@@ -162,7 +162,7 @@ class Reply(Table):
     def _delete(cls, some):
         ids = [each.id for each in some]
         with db.transaction():
-            # First, as whoever records a reply locks them: other orders could be a deadlock
+            # Locked first, as recording a reply does: another order could deadlock
             LastReply.forget({each.number for each in some}, max(each.at for each in some))
             Event.forget_texts(ids)
             cls.delete().where(cls.id.in_(ids)).execute()
@@ -170,7 +170,7 @@ class Reply(Table):
 
     @property
     def rank(self) -> int:
-        """Its place in RANKS."""
+        """Its index in RANKS."""
         return READ if self.read_at or self.opted_out else int(not self.may_be_no)
 
     @property
@@ -179,7 +179,7 @@ class Reply(Table):
 
     @property
     def by_number(self) -> dict[str, str]:
-        """The texts of the parts that have come, by their numbers."""
+        """The texts of the parts received so far, by their numbers."""
         return json.loads(self.pieces or "{}")
 
 
@@ -193,7 +193,7 @@ def put_on_list(
 ) -> int:
     """Put numbers on one of the two lists, as its `add` does; return how many are new.
 
-    Their possible opt-outs are decided by that.
+    That decides their possible opt-outs.
     """
     with db.atomic():
         new = which.add(numbers, now, source, who, said_at)
@@ -202,9 +202,9 @@ def put_on_list(
 
 
 def read_number(text: str, region: str | None) -> str:
-    """Return the E.164 form of a number that a person writes, as `recipients.national` does.
+    """Return the E.164 form of a number as a person writes it, as `recipients.national` does.
 
-    A number that is stored is accepted even if libphonenumber now rejects it.
+    A stored number is accepted even if libphonenumber now rejects it.
     """
     try:
         return recipients.national(text, region)

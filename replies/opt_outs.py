@@ -1,4 +1,4 @@
-"""What STOP and START do: numbers join the opt-outs, and leave them."""
+"""What STOP and START do: numbers join the opt-outs or leave them."""
 
 import logging
 from collections.abc import Collection
@@ -10,7 +10,7 @@ from access.do_not_call import LastReply, OptedOut
 from carriers import OptOut
 from database import PAST, CarrierTextField, InstantField, Table, db
 from messages import waiting
-from messages.early_receipts import KEPT
+from messages.early_receipts import RECEIPTS_KEPT
 from messages.model import Message
 from replies.model import put_on_list
 
@@ -24,16 +24,16 @@ class IgnoredOptOut(Table):
 
 
 class OptOutMessage(Table):
-    """A message that said STOP or START: a captured callback must not count again, at any age."""
+    """A message that said STOP or START: a captured callback must never count again."""
 
-    id = CarrierTextField(primary_key=True)  # as the carrier identifies it
+    id = CarrierTextField(primary_key=True)  # the carrier's id for it
     at = InstantField(PAST)
 
     @classmethod
     def note(cls, ids: Collection[str], now: datetime) -> bool:
         """Note a message by its ids; return False if any of them was noted before.
 
-        On Postgres this waits for another transaction that notes the same.
+        On Postgres this waits for any other transaction that notes the same ids.
         """
         rows = [(id, now) for id in sorted(ids)]
         noted = cls.insert_many(rows, [cls.id, cls.at]).on_conflict_ignore().returning(cls.id)
@@ -43,14 +43,14 @@ class OptOutMessage(Table):
 class Effect(NamedTuple):
     """What a STOP or START changed."""
 
-    has_joined: bool = False  # the number, the Do Not Call list
+    has_joined: bool = False  # whether the number joined the Do Not Call list
     blocked: int = 0  # messages
 
 
 def record_opt_out(said: OptOut, now: datetime, check_dnc: str) -> int:
-    """Do as a recipient said, as `obey` does; return how many messages a STOP blocks.
+    """Obey a recipient, as `obey` does; return how many messages a STOP blocked.
 
-    A number that may not be international, or is not valid, counts only if there is a message to
+    A number that may not be international, or is invalid, counts only if we have a message to
     it.
     """
     number, problem = read_number(said.number, said.certain)
@@ -61,17 +61,17 @@ def record_opt_out(said: OptOut, now: datetime, check_dnc: str) -> int:
 
 
 def ignore(stop: bool, problem: str, now: datetime) -> None:
-    """Count a STOP or START whose number cannot be relied on."""
+    """Count a STOP or START whose number is not reliable."""
     word = "STOP" if stop else "START"
     log.warning("a %s is ignored: its number %s, and no message went to it", word, problem)
     IgnoredOptOut.insert(at=now).execute()
 
 
 def obey(said: OptOut, now: datetime, check_dnc: str) -> Effect:
-    """Do as a recipient said: STOP notes an opt-out, and START ends any.
+    """Obey a recipient: STOP notes an opt-out, and START ends any.
 
-    A word, also one from the carrier, changes nothing if it is older than the last one about this
-    number, or a repeat. A STOP blocks the messages that wait for the number and look at the list.
+    A word, even one that the carrier reports, changes nothing if it is a repeat, or older than the
+    latest word about this number. A STOP blocks the waiting messages that heed the list.
     """
     with db.atomic():
         if not OptOutMessage.note(said.message_ids, now):
@@ -86,9 +86,9 @@ def obey(said: OptOut, now: datetime, check_dnc: str) -> Effect:
 
 
 def read_number(number: str, certain: bool) -> tuple[str, str | None]:
-    """Return the E.164 form of a number from a carrier, and why it cannot be relied on, or None.
+    """Return the E.164 form of a carrier's number, and why it is not reliable, or None.
 
-    A number that was texted can be relied on.
+    A number that we have texted is reliable.
     """
     try:
         number = recipients.national(number, None)
@@ -106,5 +106,5 @@ def ignored_opt_outs(since: datetime) -> int:
 
 
 def forget(now: datetime) -> int:
-    """Forget a batch of the opt-outs that were ignored long ago; return how many."""
-    return IgnoredOptOut.delete_some(IgnoredOptOut.at < now - KEPT)
+    """Delete a batch of the opt-outs that were ignored long ago; return how many."""
+    return IgnoredOptOut.delete_some(IgnoredOptOut.at < now - RECEIPTS_KEPT)

@@ -12,7 +12,7 @@ from database import db
 LOOKED_THROUGH = 10_000
 """How many rows one page of a search looks through; the next page looks through older ones."""
 
-LONGEST = 60  # characters of a search
+LONGEST_SEARCH = 60  # characters of a search
 FEWEST_DIGITS = 5  # of a part of a national number, without its zero
 _SIGNS = re.compile(r"[\s()+./-]")  # around the digits of a number
 

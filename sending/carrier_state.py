@@ -2,8 +2,8 @@
 
 A carrier pauses where it says "too fast", refuses the account, or gives no answer of its own. After
 a pause one text goes first, one over all schedulers; the others wait for its answer. Only this
-text, the probe, ends the pause or doubles it: others may have been begun by a scheduler that did
-not know of the pause yet.
+text, the probe, ends the pause or doubles it: other sends may have started before their scheduler
+learned of the pause.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -31,19 +31,19 @@ from database.clock import SKEW
 MICROSECOND = timedelta(microseconds=1)
 
 MOST_SILENCES = 5
-"""Texts in a row without an answer of the carrier's own, after which it is down."""
+"""After this many texts in a row without an answer of its own, a carrier is down."""
 
 NO_TROUBLE = {"trouble": None, "trouble_since": None, "is_down": False}
 NO_TROUBLE |= {"by_texts": False, "serves": False}
-"""These columns of a carrier that is in no trouble."""
+"""The values of these columns while a carrier is in no trouble."""
 
 LONG_PAUSE = timedelta(minutes=1)
-"""During a longer pause, texts go through another carrier that may be used."""
+"""During a longer pause, texts go through another carrier, if one may be used."""
 
 HOUR = timedelta(hours=1)
 
 LATELY = timedelta(seconds=15)
-"""After this long without a pass, a carrier is not used, and incoming texts may be missed."""
+"""If no scheduler has run for longer, a carrier is unused, and incoming texts may be missed."""
 
 
 class Permission(Enum):
@@ -66,28 +66,28 @@ class Cause(NamedTuple):
 class CarrierState(Table):
     name = TextField(primary_key=True)  # "" if there is no carrier
     last_pass_at = InstantField(PAST, null=True)
-    heard_until = InstantField(PAST, null=True)  # the carrier's list of incoming texts was read
+    heard_until = InstantField(PAST, null=True)  # how far its list of incoming texts was read
     trouble = CarrierTextField(null=True)  # why nothing is sent; null if it only says "too fast"
-    # The trouble is an outage, and not about the account
+    # The trouble is an outage, not about the account
     is_down = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
     trouble_since = InstantField(PAST, null=True)
-    # It began because texts were refused: only a text ends it
+    # It began with refused texts: only a text can end it
     by_texts = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
-    # Asked after such a pause, the carrier said that it serves: a text has to show the rest
+    # check() has succeeded since the pause; only a text can prove the rest
     serves = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
     paused_at = InstantField(PAST, null=True)  # when the present pause began
     retry_at = InstantField(null=True)  # when it ends; null if all may send
     pause = FloatField(default=0)  # seconds
-    # When the probe was claimed, the one text after the pause: its scheduler knows it by this
-    tried_at = InstantField(PAST, null=True)
-    tried_by = UUIDField(null=True)  # the scheduler that claimed it
-    taken_at = InstantField(PAST, null=True)  # when the carrier took a probe last
+    # When the probe was claimed; identifies it to its scheduler
+    probe_claimed_at = InstantField(PAST, null=True)
+    probe_claimed_by = UUIDField(null=True)  # the scheduler that claimed it
+    taken_at = InstantField(PAST, null=True)  # when the carrier last took a probe
     silences = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    # When a log said last that receipts match nothing
-    unmatched_told_at = InstantField(PAST, null=True)
+    # When unmatched receipts were last logged
+    unmatched_logged_at = InstantField(PAST, null=True)
     rate_used_until = BigIntegerField(null=True)  # see Rate
-    place = IntegerField(null=True)  # in the order of preference, as of the last pass
-    stand_ins = TextField(null=True)  # the names of those that may take its place, in their order
+    place = IntegerField(null=True)  # in the order of preference, when a scheduler last noted it
+    stand_ins = TextField(null=True)  # the names of carriers that may take its place, in order
 
     FIRST_PAUSE, LONGEST_PAUSE = 5, 60  # seconds
 
@@ -95,8 +95,8 @@ class CarrierState(Table):
     def record_pass(cls, now: datetime, stand_ins: Mapping[str, Sequence[str]]) -> None:
         """Note that a pass begins.
 
-        `stand_ins` are all carriers in the order of preference, with those that may take the place
-        of each. All are noted in one statement, so nobody sees only some of them.
+        `stand_ins` has all carriers in the order of preference, each with those that may take its
+        place. One statement notes them all, so that nobody sees only some.
         """
         rows = [
             {"name": name, "last_pass_at": now, "place": place, "stand_ins": " ".join(others)}
@@ -108,12 +108,12 @@ class CarrierState(Table):
 
     @classmethod
     def note_heard(cls, name: str, until: datetime) -> None:
-        """Note that the list of all texts that came in before an instant was read."""
+        """Note that the list of incoming texts was read up to an instant."""
         is_news = cls.heard_until.is_null() | (cls.heard_until < until)
         cls.update(heard_until=until).where(cls.name == name, is_news).execute()
 
     def was_paused(self, now: datetime) -> bool:
-        """Return whether there was no pass lately."""
+        """Return whether no scheduler has run lately."""
         return self.last_pass_at is not None and self.last_pass_at < now - LATELY
 
     @classmethod
@@ -123,7 +123,7 @@ class CarrierState(Table):
 
     @classmethod
     def date_back(cls, now: datetime) -> int:
-        """Have pauses begin now that began in the future, and SEND_RATE be used up to now."""
+        """Move to now the pauses that began in the future, and the use of SEND_RATE."""
         instant = Value(cls.retry_at.db_value(now), converter=False)
         pause = {"paused_at": now, "retry_at": cls.retry_at - cls.paused_at + instant}
         paused = cls.retry_at.is_null(False) & (cls.paused_at > now + SKEW)
@@ -134,7 +134,7 @@ class CarrierState(Table):
 
     @classmethod
     def is_behind(cls, now: datetime) -> bool:
-        """Return whether the clock was set back since a scheduler noted last that it runs."""
+        """Return whether the clock was set back since a scheduler last noted that it runs."""
         return cls.select().where(cls.last_pass_at > now + SKEW).exists()
 
     @classmethod
@@ -150,9 +150,9 @@ class CarrierState(Table):
 
     @classmethod
     def in_trouble(cls, names: Collection[str], now: datetime | None = None) -> set[str]:
-        """Return which of these carriers are in trouble: their texts go through others now.
+        """Return which of these carriers are in trouble, so that their texts go through others.
 
-        With `now`, leave out those whose pause is over, which are to be tried.
+        With `now`, leave out those whose pause is over: they are due to be tried.
         """
         is_paused = cls.retry_at > now if now else cls.retry_at.is_null(False)
         paused = cls.select().where(cls.name.in_(names), is_paused)
@@ -160,7 +160,7 @@ class CarrierState(Table):
 
     @classmethod
     def stand_in(cls, name: str) -> str | None:
-        """Return the first carrier that takes the place of one in trouble, if there is one."""
+        """Return the first carrier that takes the place of this one in trouble, if any."""
         names = (cls.get_by_id(name).stand_ins or "").split()
         trouble = cls.in_trouble(names) if names else ()
         return next((each for each in names if each not in trouble), None)
@@ -168,44 +168,44 @@ class CarrierState(Table):
     def permission(self, now: datetime, sender: UUID) -> Permission:
         """Return who may send now; PROBE to one caller after a pause, NONE to the others.
 
-        They wait for its answer, or until its scheduler is dead. `sender` has no probe in hand: one
-        of its own was claimed as the database failed.
+        The others wait for its answer, or until its scheduler is dead. `sender` is sending no
+        probe: if it has claimed one, the database failed at that moment.
         """
         if self.retry_at is None:
             return Permission.ALL
         if now < self.retry_at:
             return Permission.NONE
         cls = CarrierState
-        free = cls.tried_at.is_null() | (cls.tried_by == sender)
+        free = cls.probe_claimed_at.is_null() | (cls.probe_claimed_by == sender)
         mine = (cls.name == self.name) & (cls.retry_at <= now) & free
-        if not cls.update(tried_at=now, tried_by=sender).where(mine).execute():
+        if not cls.update(probe_claimed_at=now, probe_claimed_by=sender).where(mine).execute():
             return Permission.NONE
-        self.tried_at = now
+        self.probe_claimed_at = now
         return Permission.PROBE
 
     @classmethod
     def let_go(cls, sender: UUID) -> None:
-        """Let another text go first where a scheduler that has ended was to send it."""
-        cls.update(tried_at=None).where(cls.tried_by == sender).execute()
+        """Let another text go first where a scheduler that has ended had claimed the probe."""
+        cls.update(probe_claimed_at=None).where(cls.probe_claimed_by == sender).execute()
 
     @classmethod
     def use_rate(cls, name: str, before: int | None, after: int) -> bool:
-        """Note up to when SEND_RATE is used; False if another scheduler has used it meanwhile."""
+        """Note how far SEND_RATE is used; return False if another scheduler was faster."""
         used = cls.update(rate_used_until=after)
         return used.where(cls.name == name, cls.rate_used_until == before).execute() == 1
 
     @classmethod
     def end_probe(cls, name: str, probe: datetime, serves: bool = False) -> None:
-        """Let another text go first, since there was none to send, or its answer has come.
+        """Let another text go first: there was none to send, or the answer to this one has come.
 
-        `serves` notes that the carrier, asked meanwhile, said that it serves.
+        `serves` notes that check() has succeeded in the meantime.
         """
-        changes = {"tried_at": None} | ({"serves": True} if serves else {})
-        cls.update(changes).where(cls.name == name, cls.tried_at == probe).execute()
+        changes = {"probe_claimed_at": None} | ({"serves": True} if serves else {})
+        cls.update(changes).where(cls.name == name, cls.probe_claimed_at == probe).execute()
 
     @classmethod
     def reset_silences(cls, name: str) -> None:
-        """Start to count silent texts from zero: the carrier has given an answer of its own."""
+        """Count unanswered texts from zero again: the carrier has given an answer of its own."""
         cls.update(silences=0).where(cls.name == name, cls.silences > 0).execute()
 
     @classmethod
@@ -216,16 +216,16 @@ class CarrierState(Table):
         only_outage: bool = False,
         taken_at: datetime | None = None,
     ) -> bool:
-        """End the pause after which this probe went; return whether that ended a trouble.
+        """End the pause before this probe; return whether that ended a trouble.
 
-        Change nothing if another pause has begun, or this one was lengthened. With `only_outage`,
-        end only an outage that no text began. `taken_at` is when the carrier took the text.
+        Do nothing if another pause has begun, or this one was extended. With `only_outage`, end
+        only an outage that began without a text. `taken_at` is when the carrier took the text.
         """
-        nothing = {"retry_at": None, "pause": 0, "tried_at": None, "paused_at": None}
+        nothing = {"retry_at": None, "pause": 0, "probe_claimed_at": None, "paused_at": None}
         nothing |= {"silences": 0} | NO_TROUBLE
         if taken_at:
             nothing["taken_at"] = taken_at
-        mine = (cls.name == name) & (cls.tried_at == probe)
+        mine = (cls.name == name) & (cls.probe_claimed_at == probe)
         if only_outage:
             mine &= cls.is_down & ~cls.by_texts
         with db.atomic():
@@ -234,28 +234,28 @@ class CarrierState(Table):
 
     @classmethod
     def count_silence(cls, name: str) -> bool:
-        """Count a text without an answer of the carrier's own; return whether it is now down."""
+        """Count a text without an answer of the carrier's own; return whether it is down now."""
         cls.update(silences=cls.silences + 1).where(cls.name == name).execute()
         return cls.get_by_id(name).silences >= MOST_SILENCES
 
     @classmethod
     def may_report_unmatched(cls, name: str, now: datetime) -> bool:
-        """Return True once an hour, over all schedulers, for the line on unmatched receipts."""
-        reported = cls.unmatched_told_at
+        """Return True once an hour, over all schedulers, for the log line on unmatched receipts."""
+        reported = cls.unmatched_logged_at
         due = reported.is_null() | (reported <= now - HOUR)
-        return cls.update(unmatched_told_at=now).where(cls.name == name, due).execute() == 1
+        return cls.update(unmatched_logged_at=now).where(cls.name == name, due).execute() == 1
 
     @classmethod
     def begin_pause(
         cls, name: str, now: datetime, probe: datetime | None = None, **cause: Any
     ) -> bool:
-        """Send nothing for a while because of a Cause: the answer to a text, or to a question.
+        """Send nothing for a while because of a Cause: the answer to a text or to a question.
 
-        Return whether that is news. The text may be the probe.
+        Return whether this is news. The text may be the probe.
         """
         with db.atomic():
             state = db.lock_rows(cls.select().where(cls.name == name)).get()
-            by_probe = probe is not None and probe == state.tried_at
+            by_probe = probe is not None and probe == state.probe_claimed_at
             changes = changes_for_pause(state, by_probe, now, *Cause(**cause))
             cls.update(changes).where(cls.name == name).execute()
         before, after = state.__data__, state.__data__ | changes
@@ -264,12 +264,12 @@ class CarrierState(Table):
 
 
 def state_of(name: str) -> CarrierState:
-    """Return the state of a carrier; in plain SQL, because an idle scheduler asks every second."""
+    """Return the state of a carrier; in plain SQL, since idle schedulers read it every second."""
     return CarrierState.raw(f"SELECT * FROM carrier_state WHERE name = {db.param}", name).get()
 
 
 def known_to_others(names: Collection[str], now: datetime) -> set[str]:
-    """Return which of these carriers, missing in CARRIER_URL, another scheduler has used just now.
+    """Return which of these carriers, missing in CARRIER_URL, another scheduler is still using.
 
     This happens in a rolling restart.
     """
@@ -281,7 +281,7 @@ def known_to_others(names: Collection[str], now: datetime) -> set[str]:
 
 
 def in_trouble(state: CarrierState) -> bool:
-    """Return whether a carrier's texts go through others: it is down, or pauses for long."""
+    """Return whether a carrier is down or pauses for long, so that texts go through others."""
     if state.trouble:
         return True
     pauses = bool(state.retry_at and state.paused_at)
@@ -289,19 +289,19 @@ def in_trouble(state: CarrierState) -> bool:
 
 
 def changes_for_pause(state: CarrierState, by_probe: bool, now: datetime, *cause: Any) -> dict:
-    """Return what changes in a state when a pause begins or is lengthened; pure.
+    """Return what changes in a state when a pause begins or is extended; pure.
 
-    Unless the carrier asked for a time, a pause that a probe begins is twice the one before, up to
-    a minute. A carrier that says "too fast" to a probe is no longer down, unless the probe is a
-    question and texts began the outage.
+    Unless the carrier asked for a time, a pause after a probe is twice as long as the one before,
+    up to a minute. A carrier that says "too fast" to a probe is no longer down, unless the probe is
+    a question and the outage began with texts.
     """
     trouble, is_down, asked_for, by_text = cause
     is_back = by_probe and state.is_down and not trouble and (by_text or not state.by_texts)
     before = 0 if is_back else state.pause * (1 + by_probe)
     pause = max(min(before, state.LONGEST_PAUSE), state.FIRST_PAUSE if trouble else 1)
     until = now + timedelta(seconds=asked_for or pause)
-    # A probe that is under way may not end a pause that is lengthened meanwhile
-    changes = {"pause": pause, "paused_at": now, "tried_at": None, "serves": False}
+    # A probe under way must not end a pause that has been extended since
+    changes = {"pause": pause, "paused_at": now, "probe_claimed_at": None, "serves": False}
     changes["retry_at"] = max(until, state.retry_at or until)
     if trouble:
         since = state.trouble_since or now

@@ -1,7 +1,7 @@
 """Claim the texts that a carrier is given next, so that no two senders send the same one.
 
-Each step of a claim is an index lookup for a key in a lane, so keys without texts, and the texts of
-carriers in trouble, are never looked at.
+Each step of a claim is an index lookup for a key in a lane, so keys without texts, and texts of
+carriers in trouble, are never read.
 """
 
 import json
@@ -21,16 +21,16 @@ from messages.model import IS_SENDABLE, Message, Status
 from sending.carrier_state import known_to_others
 
 SENDABLE = "status IN ('queued') AND approved"
-"""The condition that a message may be sent, spelt as in the index that serves it."""
+"""The condition that a message may be sent, word for word as in its index."""
 
 AT_ONCE = 100
-"""Pairs of lanes and keys that are looked up in one statement, or more if more are claimed."""
+"""How many pairs of lane and key one statement looks up, or more if more are claimed."""
 
 NEXT = f"""
 SELECT (SELECT lane FROM message WHERE lane > value AND {SENDABLE} ORDER BY lane LIMIT 1)
 FROM {{before}}
 """
-"""Find the lanes with messages to be sent that are next in the alphabet, behind each of some."""
+"""For each of some lanes, find the next one in the alphabet with messages to be sent."""
 
 KEYS = f"""
 SELECT id, urgent FROM api_key WHERE paused_at IS NULL AND (
@@ -44,7 +44,7 @@ IS_OF_PAIR = """(lane, key_id) >= (pair.lane, pair.key_id)
     AND (lane, key_id) <= (pair.lane, pair.key_id)"""
 """The condition that a message is of a key in a lane.
 
-With plain equations, Postgres may look by another index through all that the key has elsewhere.
+With plain equations, Postgres may use another index, and read all that the key has elsewhere.
 """
 
 WITH_TEXTS = f"""
@@ -53,13 +53,13 @@ SELECT lane, key_id FROM {{pairs}} WHERE (
     WHERE {IS_OF_PAIR} AND {SENDABLE} ORDER BY lane, key_id, send_at, id LIMIT 1
 ) IS NOT NULL
 """
-"""Find those of these lanes and keys that have messages to be sent."""
+"""Find which of these pairs of lane and key have messages to be sent."""
 
 THE_FIRST = f"""
     message {{by_lane}} WHERE {IS_OF_PAIR} AND {SENDABLE}
     ORDER BY lane, key_id, send_at, id LIMIT ? {{lock}}
 """
-"""Find some messages of a key in a lane, the longest due first."""
+"""Find some messages of a key in a lane, longest due first."""
 
 CLAIM = """
 UPDATE message SET status = 'sending', claim_number = claim_number + 1
@@ -74,11 +74,11 @@ SELECT {columns} FROM (
     FROM {few}
 ) AS placed WHERE place <= ?
 """
-"""Find some messages of each key over all of its lanes, its longest due first."""
+"""Find some messages of each key over all its lanes, longest due first."""
 
 
 class Found(NamedTuple):
-    """A text that could be claimed, as it is stored: to read more of it may be what breaks."""
+    """A text that could be claimed, with few columns: reading the others may be what breaks."""
 
     id: UUID
     key_id: int
@@ -86,7 +86,7 @@ class Found(NamedTuple):
 
 
 def lanes(known: Collection[str] = ()) -> list[str]:
-    """Return the lanes that messages to be sent are in; the more of them are known, the faster."""
+    """Return the lanes of messages to be sent; the more of them are known, the faster."""
     found, begin = set(), {"", *known}
     with db.reading():
         db.avoid_sorts()
@@ -99,9 +99,9 @@ def lanes(known: Collection[str] = ()) -> list[str]:
 
 
 def own_lanes(routes: Routes, now: datetime, known: Collection[str] = ()) -> list[str]:
-    """Return the lanes that messages to be sent are in, except those that are left to others.
+    """Return the lanes of messages to be sent, except those that are left to other schedulers.
 
-    Texts that may be with a carrier that only other schedulers know are theirs to ask about.
+    If only others know the carrier that may have a text, they have to ask about it.
     """
     found = {each: routes.strangers(Lane.read(each)) for each in lanes(known)}
     others = known_to_others(set().union(*found.values()), now)
@@ -111,20 +111,20 @@ def own_lanes(routes: Routes, now: datetime, known: Collection[str] = ()) -> lis
 class Turns:
     """The keys that have texts to be sent, in the order of their turns at a carrier.
 
-    Where their texts are is as of the last `look`. So a key that had none is not asked again before
-    the next one.
+    Their lanes are those found by the last `look`: a key that had no texts is not asked again
+    before the next one.
     """
 
     def __init__(self, routes: Routes):
         self.routes, self.names, self.urgent = routes, {}, frozenset()
-        self.known, self.lanes = [], []  # all lanes with texts, and those that may be taken
-        self.keys = OrderedDict()  # the next in turn first: each key's lanes, None until asked
+        self.known, self.lanes = [], []  # all lanes with texts, and those open to us
+        self.keys = OrderedDict()  # next in turn first: each key's lanes, None until asked
 
     def look(self, may_take: Callable[[Lane, str], bool], now: datetime) -> None:
-        """Find the keys and lanes of the texts that a carrier may be given.
+        """Find the keys and lanes of the texts for which `may_take(lane, key name)` is true.
 
-        `may_take(lane, key name)` says so. Keys that are new come last, in any order, or schedulers
-        that make single passes would all begin with the same one.
+        New keys come last, in random order, or schedulers that make single passes would all begin
+        with the same one.
         """
         self.names = ids_of(self.routes.keys) if self.routes.keys else {}
         names = {"", *self.names.values()}
@@ -144,12 +144,12 @@ class Turns:
         is_probe: bool = False,
         take: Callable | None = None,
     ) -> list[Message]:
-        """Take up to `limit` messages that may be sent, in a transaction, each key's share equal.
+        """Take up to `limit` messages that may be sent, in equal shares of the keys.
 
-        Texts that answer replies come first, then urgent keys, then the others, but a probe is the
-        next in turn. Each key's longest due comes first; what a key cannot use goes to the others.
-        A key that had its turn goes to the end. Nobody else gets the messages until they are
-        finished, taken back or taken over.
+        Call this in a transaction. Automatic replies come first, then urgent keys, then the others,
+        but a probe is simply the next in turn. Each key's longest due comes first; what a key
+        cannot use goes to the others. A key that had its turn goes to the end. Nobody else gets the
+        messages until they are finished, taken back or taken over.
         """
         if not self.lanes:
             return []
@@ -178,13 +178,13 @@ class Turns:
         return [*dict.fromkeys(each.id for each in found)]
 
     def put_back(self, messages: Collection[Message]) -> None:
-        """Give the next turns to the keys of messages that were claimed, but could not go yet."""
+        """Give the next turns to the keys of claimed messages that could not go yet."""
         for message in reversed(messages):
             self.keys[message.key_id].add(message.lane)
             self.keys.move_to_end(message.key_id, last=False)
 
     def _next(self, keys, lanes, count, may_take):
-        """Return the lanes of the next few of these keys, as pairs."""
+        """Return the pairs of lane and key for the next few of these keys."""
         pairs, keys = [], [key for key in self.keys if key in keys and lanes]
         for key in keys:
             if self.keys[key] is None:
@@ -198,7 +198,7 @@ class Turns:
         return pairs
 
     def _ask(self, keys, count):
-        """Find the lanes in which these keys have texts: so many of them, or what goes at once."""
+        """Find the lanes in which these keys have texts, for `count` keys or AT_ONCE pairs."""
         few = keys[: max(count, AT_ONCE // len(self.lanes))]
         self.keys.update((key, set()) for key in few)
         sql = WITH_TEXTS.format(pairs=db.rows_of_pairs("pair"), by_lane=db.by_index("message_lane"))
@@ -206,10 +206,10 @@ class Turns:
             self.keys[key].add(lane)
 
     def _note(self, pairs, taken, share):
-        """Let the keys that were asked go to the end, without lanes in which nothing is left."""
+        """Move the keys that had their turn to the end, without the lanes that are now empty."""
         for lane, key in pairs:
             self.keys.move_to_end(key)
-            if taken[key] < share:  # or others are claiming its texts just now
+            if taken[key] < share:  # or others are claiming its texts right now
                 self.keys[key].discard(lane)
 
 

@@ -1,9 +1,9 @@
 """Which schedulers are alive: each beats every few seconds, and watches the others.
 
-No clock has to be right for this to be safe. A scheduler gives a text to a carrier only within
-FRESH seconds of its last beat that is known to be kept, counted from just before it. Another takes
-it for dead only after it has seen no beat for longer. Both go by their own monotonic clocks. A
-machine that sleeps may stop that clock, so a leap of the wall clock counts as time passed, too.
+This is safe even if clocks are wrong. A scheduler gives a text to a carrier only within FRESH
+seconds of its last beat that is known to be stored, counted from just before that beat. Another one
+declares it dead only after seeing no beat for longer. Both go by their own monotonic clocks. That
+clock may stop while a machine sleeps, so a leap of the wall clock counts as elapsed time, too.
 """
 
 import logging
@@ -22,15 +22,15 @@ from sending.carrier_state import CarrierState
 from sending.runtime import Clock
 
 BEAT_EVERY = 3  # seconds
-FRESH = 10  # seconds after a beat in which texts may be given to carriers
-WATCHED = 20  # seconds without a beat until another counts as dead: longer than FRESH
-GAP = 10  # seconds without a look, after which all are watched from the start again
+FRESH = 10  # seconds after a beat during which texts may be given to carriers
+WATCHED = 20  # seconds without a beat until another one is dead: longer than FRESH
+GAP = 10  # seconds without a look, after which the watch starts afresh
 
 log = logging.getLogger("scheduler")
 
 
 class Heartbeat(Table):
-    """A scheduler that is alive, or has died with texts in hand."""
+    """A scheduler that is alive, or that died while it had texts."""
 
     sender = UUIDField(primary_key=True)
     beats = IntegerField(default=0)
@@ -38,16 +38,16 @@ class Heartbeat(Table):
 
     @classmethod
     def beat(cls, sender: uuid.UUID, now: datetime) -> bool:
-        """Beat once; return False if the sender was declared dead meanwhile.
+        """Beat once; return False if the sender has been declared dead.
 
-        Within a transaction, nobody declares it dead before that ends.
+        Within a transaction, nobody can declare it dead before that ends.
         """
         beat = cls.update(beats=cls.beats + 1, beat_at=now).where(cls.sender == sender)
         return beat.execute() == 1
 
     @classmethod
     def end(cls, sender: uuid.UUID, beats: int | None = None) -> bool:
-        """Delete a sender that ends; one that is dead, if it has not beaten again."""
+        """Delete a sender that ends, or one that is dead if it has not beaten again."""
         this = cls.sender == sender
         if beats is not None:
             this &= cls.beats == beats
@@ -55,29 +55,29 @@ class Heartbeat(Table):
 
 
 class Pulse:
-    """The beats of this scheduler, and those of others as it has seen them."""
+    """This scheduler's beats, and those it has seen of others."""
 
     def __init__(self, clock: Clock):
         self.clock = clock
         self.sender = None  # until the first beat
-        self.beaten_at = -math.inf  # just before the last kept beat, by the monotonic clock
+        self.beaten_at = -math.inf  # just before the last stored beat, by the monotonic clock
         self.ahead = 0  # then: wall clock minus monotonic clock, in seconds
-        self.seen = {}  # by sender: its number of beats, and since when that is unchanged
+        self.seen = {}  # for each sender, its last beat count and when we first saw it
         self.looked_at = -math.inf
 
     def is_fresh(self, sender: uuid.UUID) -> bool:
-        """Return whether what was claimed as this sender may still be given to a carrier."""
+        """Return whether texts that this sender claimed may still be given to a carrier."""
         monotonic, ahead = self.moment()
         passed = monotonic - self.beaten_at + max(0, ahead - self.ahead)
         return sender == self.sender and passed <= FRESH
 
     def moment(self) -> tuple[float, float]:
-        """Return the monotonic clock, and by how many seconds the wall clock is ahead of it."""
+        """Return the monotonic clock, and how many seconds the wall clock is ahead of it."""
         monotonic = self.clock.monotonic()
         return monotonic, self.clock.now().timestamp() - monotonic
 
     def note_beat(self, before: tuple[float, float]) -> None:
-        """Note that a beat is kept; `before` is the moment before it."""
+        """Note that a beat is stored; `before` is the moment before it."""
         self.beaten_at, self.ahead = before
 
     @property
@@ -86,7 +86,7 @@ class Pulse:
         return self.sender is None or self.clock.monotonic() - self.beaten_at >= BEAT_EVERY
 
     def beat(self) -> None:
-        """Beat, as a new sender if this one was declared dead and others took over its texts."""
+        """Beat; become a new sender if this one was declared dead and lost its texts."""
         before, now = self.moment(), self.clock.now()
         if not (self.sender and Heartbeat.beat(self.sender, now)):
             self.sender = None
@@ -96,11 +96,11 @@ class Pulse:
         self.note_beat(before)
 
     def note_death(self) -> None:
-        """Let the next beat come at once: this sender was declared dead."""
+        """Beat again at once: this sender was declared dead."""
         self.beaten_at = -math.inf
 
     def end(self) -> None:
-        """Delete this sender, unless texts may be in its hands: then others take them over."""
+        """Delete this sender, unless it may still have texts: then others take them over."""
         if self.sender and not Attempt.in_hand(self.sender).exists():
             with db.atomic():
                 Heartbeat.end(self.sender)
@@ -108,10 +108,10 @@ class Pulse:
         self.sender = None
 
     def watch(self, timeout: float) -> tuple[list[Heartbeat], bool]:
-        """Return the senders that are dead, and whether there are others that may be.
+        """Return the dead senders, and whether there are more that may be dead.
 
-        Their last beat is older than `timeout` seconds by the wall clock, and they were watched for
-        long enough without a beat.
+        The last beat of a dead one is older than `timeout` seconds by the wall clock, and it was
+        watched for long enough without a beat.
         """
         now, monotonic = self.clock.now(), self.clock.monotonic()
         silent = Heartbeat.beat_at < now - timedelta(seconds=timeout)
@@ -127,16 +127,16 @@ class Pulse:
 
 
 def let_go(sender: uuid.UUID) -> None:
-    """Leave to others what a sender that has ended asked about, and the texts that go first."""
+    """Leave to others the questions and probes of a sender that has ended."""
     Attempt.let_go(sender)
     CarrierState.let_go(sender)
 
 
 def take_over(dead: Heartbeat, now: datetime) -> int:
-    """Queue the messages that a dead scheduler had in hand; return how many.
+    """Queue the messages that a dead scheduler was sending; return how many.
 
-    They are in doubt: the carrier may have accepted them before. What it asked about is asked by
-    others. Nothing happens if it has beaten again.
+    They are in doubt: the carrier may have accepted them. Its questions are left to others. Do
+    nothing if it has beaten again.
     """
     try:
         held = [each.message_id for each in Attempt.in_hand(dead.sender)]
@@ -157,7 +157,7 @@ def take_over(dead: Heartbeat, now: datetime) -> int:
 
 
 def _lose(dead: Heartbeat, held: Collection[uuid.UUID], now: datetime, ends: bool) -> int:
-    """Queue the messages that a dead scheduler held, which is deleted if it `ends`.
+    """Queue messages of a dead scheduler, and delete the scheduler if it `ends`.
 
     Locks are taken in the usual order: messages, then the sender, then attempts.
     """
@@ -173,9 +173,9 @@ def _lose(dead: Heartbeat, held: Collection[uuid.UUID], now: datetime, ends: boo
 
 
 def _lose_but_broken(dead, now, put_off):
-    """Take over the messages of a dead scheduler one by one; what breaks this is tried later.
+    """Take over the messages of a dead scheduler one by one; retry later what breaks this.
 
-    First all go to a scheduler that never beats: if the dead one wakes, nothing is in its hands.
+    First give all to a scheduler that never beats: if the dead one wakes up, it has nothing.
     """
     with db.atomic():
         if not Heartbeat.end(dead.sender, dead.beats):

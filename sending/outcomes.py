@@ -1,4 +1,4 @@
-"""The next state of a message: before it is sent, and after the carrier has answered, or has not.
+"""The next state of a message, before it is sent and after the carrier's answer, or silence.
 
 Pure: no database, no clock, no log. docs/carriers.md has the same rules as a table.
 """
@@ -14,9 +14,9 @@ from messages.model import WAITING, Message, Status
 from recipients import Recipient
 from recipients.hours import BusinessHours, NeverOpens
 
-LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES come to
-MOST_DEATHS = 3  # of schedulers with a text in hand
-PUT_OFF = timedelta(minutes=1)  # a text, while the carrier may have an equal one
+LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES amount to
+MOST_DEATHS = 3  # of schedulers while they had a text
+PUT_OFF = timedelta(minutes=1)  # for a text while the carrier may have an equal one
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 UNANSWERED = f"given to the carrier without an answer; {MAY_HAVE_TAKEN_IT}"
 
@@ -104,7 +104,7 @@ def judge(
 
 
 def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None:
-    """Return what becomes of a message that was judged a while ago; None if it still may go."""
+    """Return what becomes of a message judged a while ago; None if it may still go."""
     if message.is_too_late(now):
         return _kept_back(message, Status.EXPIRED)
     if terms.key.quiet.are_none or message.answers:
@@ -115,10 +115,10 @@ def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None
     return None
 
 
-def lasts_until(message: Message, terms: Terms, now: datetime) -> datetime:
-    """Return until when a carrier may deliver a text that it is given now.
+def deliver_by(message: Message, terms: Terms, now: datetime) -> datetime:
+    """Return the latest time at which a carrier may deliver a text handed over now.
 
-    Its queue must not deliver in the recipient's next quiet hours.
+    The carrier's queue must not deliver in the recipient's next quiet hours.
     """
     if terms.key.quiet.are_none or message.answers:
         return message.expires_at
@@ -144,14 +144,14 @@ def waits_until(
 
 
 def _kept_back(message, status):
-    """Return the end of a message that is not sent, or, if it is in doubt, not sent again."""
+    """Return the outcome of a message that is not sent or, if in doubt, not sent again."""
     return Outcome(status, UNANSWERED if message.in_doubt else None)
 
 
 def leaves_at(
     message: Message, recipient: Recipient, rules: Rules, now: datetime
 ) -> tuple[datetime, str | None]:
-    """Return when a waiting message may go, and which hours keep it until then, if any do."""
+    """Return when a waiting message may go, and which hours hold it until then, if any."""
     hours, due = rules.hours(recipient), max(message.send_at, now)
     try:
         until = waits_until(message, recipient, hours, due)
@@ -202,10 +202,10 @@ def _held(message, rules, now):
     return Outcome(Status.SCHEDULED, send_at=until, held_by=why)
 
 
-# After the carrier has answered, or has not
+# After the carrier's answer, or silence
 
 
-def after_no(
+def after_error(
     message: Message,
     error: CarrierError,
     terms: Terms,
@@ -216,12 +216,12 @@ def after_no(
     """Return what becomes of a text that the carrier did not accept.
 
     A probe is the one text that goes first after a pause. `has_other` says that there is another
-    carrier for the text, maybe in trouble. A text that answers a reply has one try.
+    carrier for the text, maybe in trouble. An automatic reply has one try.
     """
     if has_other and error.no_route:
         return Outcome(Status.QUEUED, str(error))
     moves_on = (has_other and error.account) or (terms.are_several and error.unreached)
-    behind_others = now  # the fault may be its own
+    behind_others = now  # the text itself may be at fault
     if (error.too_fast or moves_on) and not message.answers:
         return Outcome(Status.QUEUED, str(error), behind_others if is_probe else None)
     is_about_carrier = error.account or (is_probe and error.silent and not error.in_doubt)
@@ -241,10 +241,10 @@ def after_no(
 
 
 def after_no_answer(message: Message, terms: Terms, now: datetime) -> Outcome | None:
-    """Return what becomes of a waiting text in doubt about which the carrier gave no answer.
+    """Return what becomes of a waiting text in doubt if the question about it was not answered.
 
-    It stays in doubt, however long that takes: it may have been taken. Among several carriers that
-    ends when it expires.
+    It stays in doubt for as long as that takes, since it may have been taken. With several carriers
+    this ends when it expires.
     """
     if terms.are_several and message.is_too_late(now):
         return _kept_back(message, Status.CANCELLED if message.cancelled_by else Status.EXPIRED)
@@ -260,9 +260,9 @@ def asked_again_after(message: Message, error: CarrierError, terms: Terms) -> ti
 
 
 def not_taken(message: Message, deaths: int) -> Outcome | None:
-    """Return what becomes of a waiting text that the carrier, asked, does not have.
+    """Return what becomes of a waiting text that the carrier says it does not have.
 
-    None if it may go. `deaths` counts the schedulers that died with it: the text may be why.
+    None if it may go. `deaths` counts the schedulers that died with it: the text may be the cause.
     """
     if message.cancelled_by:
         return _kept_back(message, Status.CANCELLED)
@@ -281,7 +281,7 @@ def cannot_be_judged(message: Message, error: Exception, terms: Terms, now: date
     The words of `error` may hold the number.
     """
     reason = CarrierError(f"cannot be judged: {type(error).__name__}")
-    return after_no(message, reason, terms, False, now)
+    return after_error(message, reason, terms, False, now)
 
 
 def retry_delay(failures: int, first: int) -> timedelta:

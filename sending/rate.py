@@ -12,22 +12,22 @@ class Share(NamedTuple):
     """The first of some texts, which the rate allows."""
 
     texts: int  # how many may go
-    used_until: int | None  # up to when time is taken, with these texts
-    delay: float  # seconds that the first one has to wait
+    used_until: int | None  # the time taken, including these texts
+    delay: float  # seconds until the first one may go
 
 
 class Rate(NamedTuple):
     """SEND_RATE: the parts of texts that all schedulers together may give to the carrier.
 
-    A part takes the time in which the rate allows one more. The row of the carrier has the instant
-    up to which time is taken. Texts go together once BURST seconds are free, and what is free for
-    longer than KEPT seconds is lost: KEPT + 1 seconds' worth within any second, not quite twice the
-    rate, because some texts take longer on their way to the carrier.
+    A part takes the time in which the rate allows one more. The carrier's row has the instant up to
+    which time is taken. Texts go together once BURST seconds are free, and free time beyond KEPT
+    seconds is lost. So any second sees at most KEPT + 1 seconds' worth, not quite twice the rate,
+    since some texts take longer on their way to the carrier.
 
     A text of more parts than that waits longer, and the others wait longer after it. It takes its
-    time in advance, so that no other overtakes it. If it were paid for afterwards only, as by the
-    generic cell rate algorithm, a text of two seconds' worth could follow a full second, and three
-    times the rate would go within one.
+    time in advance, so that no other overtakes it. If it paid only afterwards, as in the generic
+    cell rate algorithm, a text of two seconds' worth could follow a full second, and three times
+    the rate would go within one.
     """
 
     per_second: float
@@ -37,7 +37,7 @@ class Rate(NamedTuple):
 
     @property
     def longest(self) -> timedelta:
-        """Return the longest time for which one text can use the rate up in advance."""
+        """Return the longest time that one text can take in advance."""
         return timedelta(seconds=self.longest_text / self.per_second + 2)
 
     def wait(self, used_until: int | None, now: datetime) -> float:
@@ -51,7 +51,7 @@ class Rate(NamedTuple):
         return max(1, int(self.per_second * self.KEPT))
 
     def take(self, used_until: int | None, parts: list[int], now: datetime) -> Share:
-        """Return how many of some texts, given by their parts, may go, and when."""
+        """Return how many of some texts, given by their numbers of parts, may go, and when."""
         if self.wait(used_until, now):
             return Share(0, used_until, 0)
         at = now.timestamp()

@@ -1,4 +1,4 @@
-"""Record what carriers say: their answers to texts and questions, and what they say unasked."""
+"""Record what carriers say: their answers to texts and questions, and what they report."""
 
 import logging
 from collections import Counter
@@ -22,15 +22,15 @@ from sending.outcomes import Outcome, Terms
 from sending.sends import Answer, NotSent, Send
 from sending.watch import CarrierWatch
 
-LISTED_EVERY = timedelta(minutes=5)  # the texts that came in are listed
-LATE_IN_LIST = timedelta(minutes=5)  # an incoming text may come so late, and clocks may differ
-CALLED_BACK_WITHIN = timedelta(seconds=30)  # an incoming text is, if it is at all
+LISTED_EVERY = timedelta(minutes=5)  # the list of incoming texts is read
+LATE_IN_LIST = timedelta(minutes=5)  # how late a text may be listed, by clocks that differ
+CALLED_BACK_WITHIN = timedelta(seconds=30)  # how late the callback of an incoming text may arrive
 LONGEST_UNHEARD = timedelta(days=3)
 MOST_SHOWN = 64  # characters of an id
 MOST_PARTS = 50  # of a list: a hundred thousand texts
 LISTED_AGAIN_AFTER = 60  # seconds
 UNRECORDED = "the carrier's answer cannot be recorded"
-RECORDED_AT_ONCE = 20  # receipts, for whose transaction others wait; listed replies, for a step
+RECORDED_AT_ONCE = 20  # receipts in a transaction, as others wait; listed replies in a step
 
 log = logging.getLogger("scheduler")
 
@@ -47,12 +47,12 @@ class Recorder:
         self.terms, self.watch, self.counts, self.retry = terms, watch, counts, retry
         self.clock, self.routes, self.way = watch.clock, routes, routes.way(watch.name)
         self.unrecorded = []  # answers
-        self.given_up = set()  # sends of which nothing can be recorded: they stay in hand
+        self.given_up = set()  # sends of which nothing can be recorded: they stay claimed
 
     def record(self) -> bool:
-        """Write down the answers that have come; return whether there were any.
+        """Record the answers that have come; return whether there were any.
 
-        Each step waits for a database that is away by itself, so none happens twice.
+        Each step waits by itself for a database that is away, so none happens twice.
         """
         if not self.unrecorded:
             return False
@@ -70,7 +70,7 @@ class Recorder:
     def record_unless_broken(
         self, action: Callable[[list[Answer], datetime], None], answers: list[Answer], now: datetime
     ) -> None:
-        """Record answers by an action; pass over those that break it."""
+        """Record answers by an action; skip those that break it."""
 
         def record(some):
             self.retry(action, some, now)
@@ -82,9 +82,9 @@ class Recorder:
         all_but_broken(record, answers, log, what, leave)
 
     def leave(self, answer: Answer, now: datetime) -> None:
-        """Have a message wait whose answer cannot be recorded: the carrier may have taken it.
+        """Let a message wait if its answer cannot be recorded: the carrier may have taken it.
 
-        If even that breaks, it stays in hand, and is taken over after this scheduler's end.
+        If even that breaks, it stays claimed, and is taken over once this scheduler has ended.
         """
         send = answer.send
         if send.asking:
@@ -100,13 +100,13 @@ class Recorder:
         self.given_up.discard(send)
 
     def set_aside(self, message: Message, now: datetime) -> None:
-        """Give up the claim of a message that the carrier was not given; it waits a while."""
+        """Give up the claim of a message that was not given to the carrier; it waits a while."""
         with db.atomic():
             take_back([message])
             set_aside(message.id, now)
 
     def record_other(self, answers: list[Answer], now: datetime) -> None:
-        """Record the answer to a question, or to a text that the carrier has not taken."""
+        """Record the answer to a question, or a refusal of a text."""
         ((send, error, said),) = answers
         if send.asking:
             self.record_question(send, error, said, now)
@@ -116,7 +116,7 @@ class Recorder:
             self.record_not_accepted(send, error, now)
 
     def interpreted(self, answer: Answer, now: datetime) -> Answer:
-        """Return an answer with the error that counts; if that cannot be told, as it is."""
+        """Return an answer with the error that counts, or unchanged if that cannot be told."""
         with passed_over(log, f"the answer to message {answer.send.message.id} stays as it is"):
             return self.retry(self.interpret, answer, now)
         return answer
@@ -125,8 +125,8 @@ class Recorder:
         """Return an answer with the error that counts.
 
         If a carrier cannot reach a country and another may be used, only that counts. A refusal of
-        the account counts as temporary if this carrier refused this text so before and has taken
-        another since.
+        the account is temporary if this carrier has refused this text the same way before, and
+        accepted another since.
         """
         send, error = answer.send, answer.error
         if not isinstance(error, CarrierError):
@@ -140,7 +140,7 @@ class Recorder:
         return answer
 
     def others(self, send: Send) -> list[str]:
-        """Return the other carriers that may be used for a message, also those in trouble."""
+        """Return the other carriers that may be used for a message, including those in trouble."""
         order = self.routes.order(Lane.read(send.message.lane), send.key_name or "")
         return [name for name in order if name != self.way.name]
 
@@ -150,12 +150,12 @@ class Recorder:
         """Record that the carrier accepted texts."""
         said = {each.send.message.id: each.said for each in taken}
         numbers = {each.send.message.id: each.send.message.claim_number for each in taken}
-        receipts.sent(said, now, self.way, numbers)
+        receipts.record_accepted(said, now, self.way, numbers)
         for each in taken:
             self.note(each.send, "sent")
 
     def record_not_given(self, send: Send, outcome: Outcome | None, now: datetime) -> None:
-        """Record what becomes of a text that the carrier was not given; it may keep its place."""
+        """Record what becomes of a text not given to the carrier; it may keep its place."""
         with db.atomic():
             is_moved = outcome and send.message.apply(outcome, now)
             take_back([send.message])
@@ -171,7 +171,7 @@ class Recorder:
         with db.atomic():
             message.read_again()
             others = bool(self.others(send))
-            outcome = outcomes.after_no(message, error, send.terms, send.is_probe, now, others)
+            outcome = outcomes.after_error(message, error, send.terms, send.is_probe, now, others)
             lane = self.lane_after_no(send, error, outcome)
             is_moved = message.apply(outcome, now, carrier=self.way.name, lane=str(lane))
             own = Attempt.in_hand(send.sender).where(Attempt.message == message.id)
@@ -190,13 +190,13 @@ class Recorder:
             return lane.in_doubt(self.way.name)
         is_for_now = outcome.counted and outcome.status == Status.SCHEDULED
         if (error.no_route or is_for_now) and self.others(send):
-            return lane.after_no(self.way.name, error.no_route)
+            return lane.after_refusal(self.way.name, error.no_route)
         return lane
 
     def end_attempt(self, send: Send, error: CarrierError, outcome: Outcome, now: datetime) -> None:
         """End the attempt of a text that the carrier did not accept.
 
-        If its scheduler was taken for dead meanwhile, a refusal settles what was unclear.
+        If its scheduler has been declared dead, a refusal settles the doubt.
         """
         words = str(error)
         if error.in_doubt:
@@ -211,7 +211,7 @@ class Recorder:
     def record_question(
         self, send: Send, error: CarrierError | NotSent | None, said: list[str], now: datetime
     ) -> None:
-        """Record what the carrier, asked about a text in doubt, said."""
+        """Record the answer to a question about a text in doubt."""
         if isinstance(error, NotSent):
             doubts.ask_again_at(send.message.id, self.way, now)
         elif error:
@@ -220,7 +220,7 @@ class Recorder:
             self.record_found(send, said, now)
 
     def record_no_answer(self, send: Send, error: CarrierError, now: datetime) -> None:
-        """Record that the carrier could not be asked about a text: it is asked again."""
+        """Record that the carrier did not answer a question, and ask again later."""
         message = send.message
         at = now + outcomes.asked_again_after(message, error, send.terms)
         with db.atomic():
@@ -251,7 +251,7 @@ class Recorder:
             self.note(send, outcome.move, outcome.why)
 
     def note(self, send: Send, move: str, reason: str | None = None) -> None:
-        """Count what happened to a message, and leave a line in the log."""
+        """Count and log what happened to a message."""
         self.counts[move] += 1
         level = logging.WARNING if move in ("retrying", "failed", "expired") else logging.INFO
         why = f": {reason}" if reason else ""
@@ -259,7 +259,7 @@ class Recorder:
 
 
 def take_back(messages: list[Message]) -> None:
-    """Give up the claims of messages that were given to nobody; they keep their places."""
+    """Give up the claims of messages that were not sent; they keep their places."""
     with db.atomic():
         Message.put_back(messages)
         Attempt.take_back(messages)
@@ -267,13 +267,13 @@ def take_back(messages: list[Message]) -> None:
 
 @dataclass
 class Reading:
-    """A carrier's list of the texts that came in since an instant, as far as it was read."""
+    """A carrier's list of incoming texts since an instant, as far as we have read it."""
 
     begun_at: datetime
     since: datetime
     until: datetime | None  # later ones are left to their callbacks
     parts: int = 0
-    replies: list[Reply | OptOut] | None = None  # of the last part, those that are not recorded yet
+    replies: list[Reply | OptOut] | None = None  # of the last part, those not recorded yet
     rest: str | None = None  # where the list goes on
 
 
@@ -284,14 +284,14 @@ class Inbox:
         self.carrier, self.rules, self.watch = carrier, rules, watch
         self.unrecorded = []
         self.reading = None
-        self.asked = None  # the future of a part of the list
+        self.asked = None  # the future of the next part of the list
         self.read_at = 0  # not before this, by the monotonic clock
 
     def read_list(self) -> None:
-        """Begin to read what came in, every few minutes: callbacks may be lost unnoticed.
+        """Begin to read the list of incoming texts, every few minutes: callbacks may get lost.
 
-        A callback says more than the list, so the latest texts are left to theirs, unless there was
-        no pass lately. What came in before the first pass is nobody's.
+        A callback says more than the list, so the latest texts are left to theirs, unless no
+        scheduler has run lately. Texts from before a scheduler first ran do not count.
         """
         clock = self.watch.clock
         if self.reading or not self.carrier.lists_incoming or clock.monotonic() < self.read_at:
@@ -308,14 +308,14 @@ class Inbox:
 
     def ask(self) -> None:
         """Ask the carrier for the next part of the list."""
-        with suppress(RuntimeError):  # there is no thread: the next step asks
+        with suppress(RuntimeError):  # no thread can be started: the next step asks
             reading = self.reading
             self.asked = self.watch.sends.submit(self.carrier.incoming, reading.since, reading.rest)
 
     def take_missed(self) -> bool:
-        """Go on with the list, and record some texts that were missed; return whether to go on.
+        """Go on with the list, and record some missed texts; return whether there is more.
 
-        Only its end is noted, so it is read again if anything happens before.
+        Only the end of the list is noted, so after a failure it is read again.
         """
         if self.watch.stop.is_requested:
             self.reading = self.asked = None
@@ -338,7 +338,7 @@ class Inbox:
     def take_part(self) -> None:
         """Take a part of the list from the carrier, or give up until later."""
         reading, error, problem = self.reading, self.asked.exception(), None
-        if error:  # the words of one of ours may hold a number
+        if error:  # the message of a bug may hold a number
             problem = error if isinstance(error, CarrierError) else type(error).__name__
         elif reading.parts == MOST_PARTS:
             problem = "there are too many, and the oldest are not read"
@@ -361,10 +361,10 @@ class Inbox:
         del replies[:RECORDED_AT_ONCE]
 
     def collect(self) -> bool:
-        """Record some of what came; return whether there was anything.
+        """Record some of what has come; return whether there was anything.
 
-        Calling `received` acknowledges the last batch, so that is recorded first. Each reply has a
-        transaction of its own, since nothing tells it from another with the same words.
+        Calling `received` acknowledges the last batch, so that is recorded first. Each reply has
+        its own transaction, since nothing tells it from another with the same words.
         """
         if not self.unrecorded:
             self.unrecorded = self.carrier.received()
@@ -382,7 +382,7 @@ class Inbox:
         return bool(some)
 
     def not_recorded(self, event: News) -> str:
-        """Say that an event is not recorded, by the carrier's ids, without number and words."""
+        """Describe an event that is not recorded by the carrier's ids, without number and text."""
         ids = getattr(event, "message_ids", None) or [getattr(event, "reference", None)]
         of_which = ", ".join(repr(id)[:MOST_SHOWN] for id in ids if id) or "without an id"
         kind, name = type(event).__name__, self.watch.name

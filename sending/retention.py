@@ -1,7 +1,7 @@
-"""Retention: messages are redacted and purged by their age, a little in each pass.
+"""Retention: redact and purge messages by age, a little at a time.
 
-KEEP_TEXTS and KEEP_MESSAGES say how long they are kept; replies as long as the shorter of both. One
-scheduler at a time does it.
+KEEP_TEXTS and KEEP_MESSAGES say how long they are kept; for replies, the shorter of both counts.
+One scheduler at a time does this.
 """
 
 import logging
@@ -17,35 +17,35 @@ from messages.model import FINISHED, HAS_ENDED, Message, has_status
 from replies.model import Reply
 from settings import Settings
 
-EVERY = timedelta(minutes=1)  # between looks, once all that is old is gone
+EVERY = timedelta(minutes=1)  # between looks once everything old is gone
 
 log = logging.getLogger("scheduler")
 
 REDACTED = dict.fromkeys(("to", "message", "answer", "request_digest"))
-"""What a redacted message has of these: a digest could be found by trying all numbers."""
+"""What redaction empties. Even a digest could be reversed by trying all numbers."""
 
 
 class Retention(Table):
-    """When somebody looks again, and how far texts were redacted: a table of one row."""
+    """When to look again, and how far messages are redacted and purged: a table of one row."""
 
     id = IntegerField(primary_key=True)
     next_at = InstantField(EVERY, null=True)
-    # No message that ended before these is left, or has a text, but those that broke this
+    # No message that ended before these is left, or has a text, except those that broke this
     purged_until = InstantField(PAST, null=True)
     redacted_until = InstantField(PAST, null=True)
 
     @classmethod
     def claim(cls, now: datetime) -> Self | None:
-        """Return the row if it is time to look, and nobody else does."""
+        """Return the row if it is time to look and nobody else is looking."""
         cls.insert(id=1).on_conflict_ignore().execute()
         due = cls.next_at.is_null() | (cls.next_at <= now)
         return cls.get() if cls.update(next_at=now + EVERY).where(due).execute() else None
 
 
 def forget(settings: Settings, now: datetime) -> Counter:
-    """Redact and purge a batch of what is too old; count the messages and replies by what became.
+    """Redact and purge a batch of what is too old; return the counts of what was done.
 
-    Nothing is counted, and nobody looks again for a while, once nothing is left.
+    Once nothing is left, return no counts, and nobody looks again for a while.
     """
     kept = [*filter(None, (settings.keep_texts, settings.keep_messages))]
     if not kept or not (row := Retention.claim(now)):
@@ -65,7 +65,7 @@ def forget(settings: Settings, now: datetime) -> Counter:
 def purge_some(since: datetime | None, before: datetime) -> tuple[int, datetime | None]:
     """Delete some messages that ended between two instants.
 
-    Return how many, and the instant before which nothing is left but what broke this.
+    Return how many, and the instant before which nothing is left except what broke this.
     """
     old = Message.finished_at < before
     if since:
@@ -83,8 +83,8 @@ def purge_some(since: datetime | None, before: datetime) -> tuple[int, datetime 
 def redact_oldest(since: datetime | None, before: datetime) -> tuple[int, datetime]:
     """Redact some messages that ended between two instants, the oldest first.
 
-    Return how many, and the instant before which nothing is left to redact: a later call begins
-    there, or it would read all that was redacted before. One that breaks this is passed over.
+    Return how many, and the instant before which nothing is left to redact: the next call begins
+    there, or it would read everything redacted before. Skip a message that breaks this.
     """
     old = HAS_ENDED & Message.message.is_null(False) & (Message.finished_at < before)
 
@@ -109,7 +109,7 @@ def purge(before: datetime, now: datetime) -> int:
     """Delete some messages that were finished before an instant; return how many."""
     old = Message.finished_at < before
     with db.transaction():
-        # Apart from the deletion, or Postgres may select a batch for each row that it looks at
+        # Outside the DELETE, or Postgres may select a batch for each row that it reads
         some = Message.select(Message.id).where(old, has_status(*FINISHED))
         ids = [message.id for message in some.limit(PAGE)]
         gone = Message.delete().where(old, Message.id.in_(ids)).execute()
@@ -119,13 +119,13 @@ def purge(before: datetime, now: datetime) -> int:
 
 
 def redact(before: datetime, now: datetime) -> int:
-    """Forget number and text of some messages finished before an instant; return how many."""
-    old = has_status(*FINISHED) & (Message.finished_at < before)  # as the index has them
+    """Erase number and text of some messages finished before an instant; return how many."""
+    old = has_status(*FINISHED) & (Message.finished_at < before)  # word for word as in the index
     return _redact(old, now, f"ended before {isoformat(before)}")
 
 
 def redact_number(number: str, now: datetime) -> int:
-    """Forget a number and its texts in some messages that have ended; return how many."""
+    """Erase a number and its texts in some finished messages; return how many."""
     return _redact(Message.to == number, now, "to one number")
 
 

@@ -1,4 +1,4 @@
-"""What a sender runs on, as arguments: time, threads, and the request to stop."""
+"""What a sender runs on, passed in: time, threads, and the request to stop."""
 
 import math
 import threading
@@ -30,7 +30,7 @@ class Clock:
 class Ended(Queue):
     """The futures of sends whose threads have ended.
 
-    A SimpleQueue might wait for ever: Python 3.11 treats an elapsed timeout as none.
+    A SimpleQueue might wait for ever: Python 3.11 treats an expired timeout as none.
     """
 
     def gather(self, seconds: float) -> list[Future]:
@@ -45,13 +45,13 @@ class Ended(Queue):
 
 
 class Threads:
-    """Threads that last: each waits for the next call, since to start one takes longer than a call.
+    """Lasting threads: each waits for the next call, since starting one takes longer than a call.
 
-    A ThreadPoolExecutor that can start no thread raises an error, and may call the action later.
+    A ThreadPoolExecutor that can start no thread raises an error but may call the action later.
     """
 
     def __init__(self):
-        self._idle = []  # the queue of calls of each thread that waits
+        self._idle = []  # each waiting thread's queue of calls
 
     def submit(self, action: Callable, *arguments: Any) -> Future:
         """Have a thread call something; raise RuntimeError if the machine can start none."""
@@ -71,9 +71,9 @@ class Threads:
                 end, result = future.set_result, action(*arguments)
             except BaseException as error:
                 end, result = future.set_exception, error
-            self._idle.append(calls)  # before the end, which may bring the next call
+            self._idle.append(calls)  # first: end() may lead to the next call
             end(result)
-            del future, action, arguments, end, result  # nothing of a text is kept
+            del future, action, arguments, end, result  # keep nothing of a text
 
 
 class Runtime(NamedTuple):
@@ -88,14 +88,14 @@ THIS_MACHINE = Runtime()
 
 
 class Stop:
-    """The request to stop: no send begins after it, and those under way get `timeout` seconds.
+    """The request to stop: no send begins after it; those under way get `timeout` seconds.
 
     The host would kill a process that waits longer.
     """
 
     def __init__(self, timeout: float, clock: Clock):
         self.timeout, self.clock = timeout, clock
-        self.by = math.inf  # when to end at last, by the monotonic clock
+        self.by = math.inf  # when to end in any case, by the monotonic clock
 
     def request(self) -> None:
         """Stop soon; a second request gives no more time."""

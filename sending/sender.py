@@ -45,7 +45,7 @@ class Sender:
     """Send queued messages through a carrier, step by step.
 
     `counts` has what happened to messages. `retry` calls what needs the database until it is back.
-    `unable` are the carriers in trouble that take no other text now, though their pause is over.
+    `unable` are carriers in trouble whose pause is over, but that can take no more texts now.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Sender:
         self.listed_with = routes.listed_with(self.name)
         self.terms = Terms.of(settings, carrier.can_be_asked, routes.are_several)
         per_second = None if is_testers else self.way.rate or settings.send_rate
-        # A part holds sixteen characters at least, however much each consists of
+        # A part holds at least sixteen characters, whatever they consist of
         rate = Rate(per_second, settings.max_message_length // 16 + 1) if per_second else None
         self.sends = Sends(carrier, settings.send_concurrency, stop, pulse, ended, runtime)
         several = routes.are_several and not is_testers
@@ -75,7 +75,7 @@ class Sender:
         self.recorder = Recorder(self.terms, self.watch, routes, counts, retry)
         self.inbox = Inbox(carrier, ReplyRules.of(settings, self.way), self.watch)
         self.turns, self.unable = Turns(routes), unable
-        self.look_at = 0  # when keys and lanes are read anew at the latest, by the monotonic clock
+        self.look_at = 0  # when to read keys and lanes again at the latest, by the monotonic clock
         self.key_names = {}  # by id
         self.resumes_at = math.inf  # when a pause ends, by the monotonic clock, if that is known
 
@@ -87,7 +87,7 @@ class Sender:
 
     @property
     def waits(self) -> bool:
-        """Whether nothing may go now, but soon: for SEND_RATE, or a short pause of the carrier.
+        """Whether texts may go soon, but not now: because of SEND_RATE, or a short pause.
 
         Nothing waits for the pauses of the testers' simulator.
         """
@@ -95,9 +95,9 @@ class Sender:
         return self.watch.rate_pause > 0 or short_pause > 0
 
     def step(self, may_claim: bool) -> bool:
-        """Do what can be done now; return whether that was anything, so there may be more to do.
+        """Do what can be done now; return whether there was anything to do, and so may be more.
 
-        1. Record answers. 2. Take back what was claimed unheard. 3. See who may send. 4. Ask about
+        1. Record answers. 2. Take back unheard claims. 3. See who may send. 4. Ask about
         texts in doubt. 5. Claim as many texts as may be sent, judge them, and take SEND_RATE.
         6. Begin to send.
         """
@@ -131,7 +131,7 @@ class Sender:
         return bool(made_progress or claimed or questions)
 
     def room(self, permission: Permission) -> int:
-        """Return how many more texts may be begun."""
+        """Return how many more sends may begin."""
         room = self.sends.room
         if permission is not Permission.ALL:
             return min(room, int(permission is Permission.PROBE))
@@ -140,7 +140,7 @@ class Sender:
     # Questions
 
     def ask(self, room: int) -> list[Send]:
-        """Return some messages in doubt about which the carrier is to be asked now.
+        """Return some messages in doubt to ask the carrier about now.
 
         If a kept receipt shows that the carrier has a message, no question is needed.
         """
@@ -171,7 +171,7 @@ class Sender:
         return message.id in receipts.look_again(message.to, now)
 
     def send_of(self, message: Message) -> Send:
-        """Return the send of a message, as the probe if one is to go first now."""
+        """Return the send of a message, as the probe if one has to go first."""
         if message.key_id not in self.key_names:
             self.key_names |= names_of({message.key_id})
         name = self.key_names.get(message.key_id)
@@ -180,9 +180,9 @@ class Sender:
     # Claims
 
     def claim(self, room: int) -> tuple[int, list[Send]]:
-        """Claim messages, and judge them; return how many, and those that may go now.
+        """Claim and judge messages; return how many, and those that may go now.
 
-        Texts that SEND_RATE holds up keep their places, and their key has the next turn.
+        Texts that SEND_RATE delays keep their places, and their key has the next turn.
         """
         if self.watch.stop.is_requested or not (choices := self.choices()):
             return 0, []
@@ -191,16 +191,16 @@ class Sender:
         except Exception as error:
             if is_outage(error):
                 raise
-        self.look_at = 0  # what was noted of turns may be wrong
+        self.look_at = 0  # what we know of turns may be wrong
         return self.claim_but_broken(self.choices(), room)
 
     def claim_first(self, choices: list[Callable], room: int) -> list[Message]:
-        """Claim messages of the first choice that has any; after a pause one."""
+        """Claim messages of the first choice that has any; only one after a pause."""
         claims = (self.turns.claim(room, each, bool(self.watch.probe)) for each in choices)
         return next(filter(None, claims), [])
 
     def claim_but_broken(self, choices: list[Callable], room: int) -> tuple[int, list[Send]]:
-        """Claim and judge like `claim`; set the messages aside that break this."""
+        """Claim and judge like `claim`; set aside the messages that break this."""
 
         def claim(ids):
             return self.claim_by(lambda: claim_these(ids))
@@ -215,7 +215,7 @@ class Sender:
         return sum(count for count, _ in parts), [*chain(*(going for _, going in parts))]
 
     def claim_by(self, claim: Callable[[], list[Message]]) -> tuple[int, list[Send]]:
-        """Claim messages by a function, and judge them, in one transaction."""
+        """Claim messages by a function, and judge them in the same transaction."""
         now, before = self.clock.now(), self.pulse.moment()
         with db.atomic():
             if not Heartbeat.beat(self.pulse.sender, now):
@@ -235,9 +235,9 @@ class Sender:
         return len(messages) - len(waiting), going
 
     def take_back_unheard(self) -> bool:
-        """Take back what is open under our name, and not in our hands.
+        """Take back what is claimed under our name without our knowledge.
 
-        The database failed before it said that a claim, of texts or of a question, was committed.
+        The database failed before it confirmed the commit of a claim, of texts or of a question.
         Return whether there was anything.
         """
         sender = self.pulse.sender
@@ -257,10 +257,10 @@ class Sender:
         return bool(texts or questions)
 
     def choices(self) -> list[Callable[[Lane, str], bool]]:
-        """Return which waiting texts this carrier may be given, the better choice first.
+        """Return conditions for the texts that this carrier may be given, better choices first.
 
-        A text that goes first at a risk should not be in doubt already, unless no other carrier may
-        be used for it. Other texts are left to a carrier whose pause is over, if it can take one.
+        Do not probe with a text that is in doubt, unless no other carrier can take it. Other texts
+        are left to a carrier whose pause is over, if it can take one.
         """
         routes, now = self.routes, self.clock.now()
         trouble = CarrierState.in_trouble(routes.names) if routes.are_several else set()
@@ -285,9 +285,9 @@ class Sender:
     def judge(
         self, sends: list[Send], now: datetime
     ) -> tuple[list[Send], list[tuple[Send, Outcome]]]:
-        """Return the messages that may be sent, and the others with what became of them.
+        """Return the messages that may be sent, and the others with their outcomes.
 
-        Their keys' rules are those of this moment.
+        The rules of their keys are read at this moment.
         """
         ready, moves = [], []
         rules = rules_of({send.message.key_id for send in sends})
@@ -309,7 +309,7 @@ class Sender:
         return ready, moves
 
     def texts_in_hand(self, sends: list[Send]) -> set[tuple[str, str]]:
-        """Return those numbers and texts that the carrier's list has, or may yet have."""
+        """Return the numbers and texts of these that the carrier's list has, or may yet have."""
         if not self.carrier.can_be_asked:
             return set()
         messages = [send.message for send in sends]
@@ -318,19 +318,19 @@ class Sender:
     def judge_one(
         self, send: Send, own: KeyRules, opted_out: bool | None, now: datetime, has_equal: bool
     ) -> Outcome | None:
-        """Judge a message; one that cannot be judged is set aside, and holds up no neighbour."""
+        """Judge a message; set aside one that cannot be judged, so that it delays no other."""
         message = send.message
         try:
             send.terms = self.terms.of_key(own)
             return outcomes.judge(message, send.terms, opted_out, now, has_equal)
         except Exception as error:
-            kind = type(error).__name__  # its words may hold the number
+            kind = type(error).__name__  # its message may hold the number
             about = send.log_fields
             log.error("message %s cannot be judged: %s", message.id, kind, extra=about)
             return outcomes.cannot_be_judged(message, error, self.terms, now)
 
     def within_rate(self, ready: list[Send]) -> list[Send]:
-        """Return as many of these messages, from the first on, as SEND_RATE lets go now."""
+        """Return as many of these messages, from the first on, as SEND_RATE allows now."""
         if not (self.watch.rate and ready):
             return ready
         share = self.watch.take_rate([send.message.parts for send in ready])

@@ -1,4 +1,4 @@
-"""The sends that are under way: threads talk to the carrier, and do nothing else."""
+"""The sends under way: threads talk to the carrier, and do nothing else."""
 
 import logging
 from collections.abc import Collection
@@ -15,15 +15,15 @@ from sending.heartbeats import Pulse
 from sending.outcomes import Outcome, Terms
 from sending.runtime import Ended, Runtime, Stop
 
-SHORTEST = 60  # seconds that a carrier has to deliver a text
-LONGEST_LOOK = 1  # seconds for which what was judged counts while the carrier is connected to
+SHORTEST = 60  # seconds that a carrier is given to deliver a text
+LONGEST_LOOK = 1  # seconds of connecting after which a text is judged again
 STOPPED = "the scheduler was stopped before the carrier answered"
 
 log = logging.getLogger("scheduler")
 
 
 class NotSent(Exception):
-    """The carrier was not given a text; without an outcome, the text keeps its place."""
+    """The carrier was not given the text; without an outcome, the text keeps its place."""
 
     def __init__(self, outcome: Outcome | None = None):
         self.outcome = outcome
@@ -36,9 +36,9 @@ class Send:
     message: Message
     key_name: str | None  # for the log
     sender: UUID  # the scheduler's id when it was claimed
-    terms: Terms  # that held when it was judged
-    not_before: float = 0  # SEND_RATE lets the text go then, by the monotonic clock
-    since: datetime | None = None  # of a question: when the carrier was first given the text
+    terms: Terms  # as they were when it was judged
+    not_before: float = 0  # when SEND_RATE lets it go, by the monotonic clock
+    since: datetime | None = None  # for a question: when the carrier was first given the text
     probe: datetime | None = None  # when it was chosen to go first after a pause
 
     @property
@@ -72,12 +72,12 @@ class Sends:
     ):
         self.carrier, self.size, self.stop, self.pulse = carrier, size, stop, pulse
         self.clock, self.submit, self.ended = runtime.clock, runtime.submit, ended
-        self.most = size  # at once; fewer for the rest of a pass if no more threads can be started
+        self.most = size  # at once; fewer for a while if no more threads can be started
         self.under_way = {}  # each Send by the future of its thread
 
     @property
     def room(self) -> int:
-        """Return how many more sends may be begun."""
+        """Return how many more sends may begin."""
         return max(0, self.most - len(self.under_way))
 
     def try_all_threads(self) -> None:
@@ -85,7 +85,7 @@ class Sends:
         self.most = self.size
 
     def begin(self, send: Send) -> None:
-        """Have a thread give the carrier a text, or ask about one; its future comes in `ended`.
+        """Have a thread give the carrier a text, or ask about one; its future goes to `ended`.
 
         If no thread can be started, the message keeps its place.
         """
@@ -106,9 +106,9 @@ class Sends:
     def give(self, send: Send) -> str | None:
         """Give the carrier a text and return its reference; raise NotSent if it may not go.
 
-        This process, or the database, may have stood still since the message was claimed. If it
-        took long to connect, people may have decided otherwise: the text keeps its place, and is
-        claimed and judged again while the session is there.
+        This process, or the database, may have stalled since the message was claimed. If connecting
+        took long, people may have decided otherwise: the text keeps its place, and is claimed and
+        judged again while the session is open.
         """
         message, clock = send.message, self.clock
         self.stop.sleep(send.not_before - clock.monotonic())
@@ -123,7 +123,7 @@ class Sends:
             now = clock.now()
             if outcome := outcomes.judge_again(message, send.terms, now):
                 raise NotSent(outcome)
-            lasts = outcomes.lasts_until(message, send.terms, now) - now
+            lasts = outcomes.deliver_by(message, send.terms, now) - now
             return self.carrier.send(
                 message.to,
                 message.message,
@@ -132,12 +132,12 @@ class Sends:
             )
 
     def answers(self, ended: Collection[Future]) -> list[Answer]:
-        """Return the answers of those sends that have ended."""
+        """Return the answers to the sends that have ended."""
         own = [future for future in ended if future in self.under_way]
         return [self._answer(self.under_way.pop(future), future) for future in own]
 
     def _answer(self, send, ended):
-        """Return the answer to a send; an error of ours leaves the text in doubt."""
+        """Return the answer to a send; a bug of ours leaves the text in doubt."""
         error = ended.exception()
         if error is None:
             return Answer(send, None, ended.result())
@@ -148,7 +148,7 @@ class Sends:
         return Answer(send, error)
 
     def abandon(self) -> list[Answer]:
-        """Stop waiting, and return answers in doubt: the carrier may have taken these texts."""
+        """Stop waiting; return answers that leave the texts in doubt: the carrier may have them."""
         lost = CarrierError(STOPPED, in_doubt=True)
         answers = [Answer(send, lost) for send in self.under_way.values()]
         self.under_way.clear()

@@ -10,7 +10,7 @@ from sending.rate import Rate, Share
 from sending.runtime import TICK
 from sending.sends import Answer, NotSent, Send, Sends
 
-SHORT_PAUSE = 10  # seconds of a carrier's pause, the most that a single pass waits for
+SHORT_PAUSE = 10  # seconds: a single pass waits for no longer pause of a carrier
 
 log = logging.getLogger("scheduler")
 
@@ -29,18 +29,18 @@ class CarrierWatch:
         self.stop, self.clock = sends.stop, sends.clock
         self.are_several = are_several
         self.state = None  # the CarrierState, as last read
-        self.probe = None  # when we claimed to send the one text that goes first after a pause
-        self.asked = None  # the future of the question, before that, whether the carrier serves
-        self.serves = False  # whether it said so
-        self.rate_pause = 0  # seconds for which SEND_RATE is used up
-        self.short_pause = 0  # seconds left of a pause that the carrier asked for, if they are few
-        self.is_heard = False  # whether it gave an answer of its own, and none was silent since
+        self.probe = None  # when we claimed the right to send the first text after a pause
+        self.asked = None  # the future of check(), which comes before that
+        self.serves = False  # whether that succeeded
+        self.rate_pause = 0  # seconds until SEND_RATE allows more
+        self.short_pause = 0  # seconds left of a short pause that the carrier asked for
+        self.is_heard = False  # whether its latest answer was its own
 
     def permission(self, under_way: bool) -> tuple[Permission, float]:
         """Return who may send now, and the seconds until that may change.
 
-        After an outage the carrier is asked first whether it serves, without a text that could be
-        left in doubt; so is one whose texts go through another meanwhile. That may take a minute.
+        After an outage, and if a stand-in takes the carrier's texts, check() comes first: it leaves
+        no text in doubt. It may take a minute.
         """
         if self.asked:
             return self.answered()
@@ -58,51 +58,51 @@ class CarrierWatch:
         else:
             permission = state.permission(now, self.sends.pulse.sender)
         if permission is Permission.PROBE:
-            self.probe = state.tried_at
-            if (state.trouble or self.is_replaced) and not self.ask():
+            self.probe = state.probe_claimed_at
+            if (state.trouble or self.has_stand_in) and not self.ask():
                 return Permission.NONE, TICK
         left = (state.retry_at - now).total_seconds() if state.retry_at else 0
         if 0 < left <= SHORT_PAUSE and not state.trouble:
             self.short_pause = left
-        # Another's probe: its answer may come at any time
+        # Another scheduler's probe may be answered at any time
         return permission, 0 if state.trouble or permission is Permission.ALL else max(left, TICK)
 
     @property
     def is_pause_over(self) -> bool:
-        """Whether the carrier has paused, and is to be tried."""
+        """Whether the carrier's pause is over, so that it is due to be tried."""
         retry_at = self.state and self.state.retry_at
         return retry_at is not None and retry_at <= self.clock.now()
 
     @property
-    def is_replaced(self) -> bool:
-        """Whether texts go through another carrier meanwhile, if there is one for them."""
+    def has_stand_in(self) -> bool:
+        """Whether a stand-in takes this carrier's texts for now."""
         return self.are_several and in_trouble(self.state)
 
     @property
     def is_risky(self) -> bool:
-        """Whether a text goes first through a carrier that cannot be asked if it serves."""
-        return self.probe is not None and self.is_replaced and not self.serves
+        """Whether a text goes first though check() has not succeeded, and there is a stand-in."""
+        return self.probe is not None and self.has_stand_in and not self.serves
 
     def ask(self) -> bool:
         """Ask the carrier, without sending, whether it takes texts again.
 
-        Return True if a text may go first now: the carrier is asked once after each pause if only a
-        text can show more, and never if it cannot be asked.
+        Return True if a text may go first now. If only a text can prove more, check() is called
+        once after each pause; it is never called if the carrier has none.
         """
         self.serves = self.state.serves
         if self.serves or not self.sends.carrier.can_be_checked:
             return True
         try:
             self.asked = self.sends.submit(self.sends.carrier.check)
-        except RuntimeError as error:  # there is no thread
+        except RuntimeError as error:  # no thread can be started
             log.error("carrier %s cannot be asked: %s", self.name, error)
             CarrierState.end_probe(self.name, self.probe)
         return False
 
     def answered(self) -> tuple[Permission, float]:
-        """Return who may send, by the carrier's answer to the question whether it serves.
+        """Return who may send, by the result of check().
 
-        If it does not, it is asked again at the end of a longer pause.
+        If that failed, it is called again after a longer pause.
         """
         if self.stop.is_requested:
             self.asked = None
@@ -124,20 +124,20 @@ class CarrierWatch:
     def end_unused_probe(self) -> None:
         """Let another text go first, since we have none.
 
-        If the carrier, asked, serves, its trouble ends: otherwise it would last until there is a
-        text to be sent. A trouble that texts began waits for that text.
+        If check() has succeeded, the trouble ends: otherwise it would last until there is a text to
+        send. A trouble that began with texts waits for that text.
         """
         if self.serves and not self.state.by_texts:
             self.end_pause(self.probe)
         CarrierState.end_probe(self.name, self.probe, self.serves)
 
     def end_pause(self, probe: datetime, **how: Any) -> None:
-        """End the pause after which a probe went, as CarrierState.end_pause does, and log it."""
+        """End the pause before a probe, as CarrierState.end_pause does, and log it."""
         if CarrierState.end_pause(self.name, probe, **how):
             log.info("carrier %s takes texts again", self.name)
 
     def take_rate(self, parts: list[int]) -> Share:
-        """Take what SEND_RATE allows of these texts; nothing if another scheduler was faster."""
+        """Take as many of these texts as SEND_RATE allows; none if another scheduler was faster."""
         used_until = self.state.rate_used_until
         now = self.clock.now()
         share = self.rate.take(used_until, parts, now)
@@ -146,7 +146,7 @@ class CarrierWatch:
         return share
 
     def note(self, answers: list[Answer]) -> None:
-        """Store, for all schedulers, what these answers tell of the carrier itself."""
+        """Update the carrier's shared state from these answers."""
         self.is_heard = False
         for send, error, _ in answers:
             if not isinstance(error, NotSent):
@@ -155,10 +155,10 @@ class CarrierWatch:
                 CarrierState.end_probe(self.name, send.probe)
 
     def note_answer(self, send: Send, error: CarrierError | None) -> None:
-        """Note what one answer tells of the carrier.
+        """Update the carrier's shared state from one answer.
 
-        Only a text can show that texts go neither too fast nor to a refused account. An answer to a
-        question about a doubt ends an outage at most, and none that texts began.
+        Only a text can prove that neither the speed nor the account is refused. The answer to a
+        question about a doubt can only end an outage, and only one that began without a text.
         """
         if error:
             self.is_heard &= not error.silent
@@ -173,13 +173,13 @@ class CarrierWatch:
             self.end_pause(send.probe, only_outage=send.asking, taken_at=taken_at)
 
     def note_too_fast(self) -> None:
-        """Begin a pause: the carrier said "too fast" to a part of a text, which waits by itself."""
+        """Begin a pause: the carrier said "too fast" to a part of a text, which itself waits."""
         self.note_error(CarrierError("too fast", too_fast=True), None, by_text=True)
 
     def note_error(self, error: CarrierError, probe: datetime | None, by_text: bool) -> bool:
         """Begin a pause if an error is about the account, the speed or the carrier itself.
 
-        Return whether it did. It is the answer to a text, or to a question.
+        Return whether it is. The error answered a text, or a question.
         """
         name = self.name
         if error.account:

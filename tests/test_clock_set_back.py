@@ -40,7 +40,12 @@ AHEAD = {
 """Instants that can be as far ahead as they like."""
 
 SHOWN = {
-    *("message.approved_at", "message.last_error_at", "message.receipt_at", "message.told_at"),
+    *(
+        "message.approved_at",
+        "message.last_error_at",
+        "message.receipt_at",
+        "message.event_delivered_at",
+    ),
     *("attempt.ended_at", "attempt.receipt_at", "reply.read_at", "event.at", "audit.at"),
     *("api_key.created_at", "api_key.revoked_at", "api_key.last_used_at", "api_key.paused_at"),
     *("do_not_call.added_at", "opt_out.added_at", "do_not_call_history.at"),

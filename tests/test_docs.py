@@ -431,11 +431,11 @@ def test_every_page_is_reached_from_the_readme_in_two_steps_at_most():
 
 
 def test_every_command_is_described(app):
-    everything = "".join(PAGES.values())
+    described = PAGES["docs/commands.md"] + PAGES["docs/keys.md"]
     for group in app.cli.list_commands(None):
         command = app.cli.get_command(None, group)
         for name in getattr(command, "commands", [""]):
-            assert f"flask {group} {name}".strip() in everything
+            assert f"flask {group} {name}".strip() in described
 
 
 def test_the_latest_release_in_the_changelog_is_this_version():

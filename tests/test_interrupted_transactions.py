@@ -146,7 +146,7 @@ def a_yes():
     writes_events()
     message = held(Status.SENDING)
     receipts.record_receipts([Receipt("R1", True, None)], TUESDAY_NOON, Way("fake"))
-    return lambda: receipts.sent({message.id: "R1"}, TUESDAY_NOON, Way("fake"))
+    return lambda: receipts.record_accepted({message.id: "R1"}, TUESDAY_NOON, Way("fake"))
 
 
 def a_yes_that_was_asked_for():

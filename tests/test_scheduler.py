@@ -130,7 +130,7 @@ MOVES = {
     "cancel": (lambda m: decide_on(m).cancel("shell", TUESDAY_NOON), {*WAITING}),
     "retry": (lambda m: decide_on(m).retry(TUESDAY_NOON, 3 * DAY), RETRIED),
     "sent": (
-        lambda m: receipts.sent({m.id: "SM1"}, TUESDAY_NOON, FAKE) == 1,
+        lambda m: receipts.record_accepted({m.id: "SM1"}, TUESDAY_NOON, FAKE) == 1,
         set(Status) - {*TAKEN},
     ),
     **{

@@ -13,7 +13,7 @@ from web.requests import read_body
 
 PREFIX = "/carriers/"
 ADDRESS = re.compile(PREFIX + "([A-Za-z0-9-]{1,64})/(status|inbound)")
-REFUSAL = "This is signed by no carrier that is set up here with this address below PUBLIC_URL."
+REFUSAL = "No configured carrier signed this request for this address (see PUBLIC_URL)."
 
 
 def register(app: Flask) -> None:
@@ -24,8 +24,8 @@ def register(app: Flask) -> None:
 def answer() -> Response | None:
     """Record the events of a genuine callback, however often it comes; refuse all else there.
 
-    Whom it is from, its signature says, and not the name in its address, which the carrier may have
-    had before. Strangers are answered alike, whatever they try and whichever carriers are set up.
+    The signature says whom it is from, not the name in the address, which may be a former one of
+    the carrier. Strangers get the same answer, whatever they try and whichever carriers are set up.
     """
     if not request.path.startswith(PREFIX):
         return None
@@ -49,7 +49,7 @@ def answer() -> Response | None:
     way = max(heard, key=lambda way: (way.name == name, carriers[way.name].is_named_in(callback)))
     events = heard[way]
     if kind == "status" and name not in carriers:
-        way = way._replace(name=name)  # its texts are stored under the name that it had then
+        way = way._replace(name=name)  # its texts are stored under its name of that time
     inbound.record(events, clock.now(), ReplyRules.of(settings, way))
     response = Response(status=204)
     del response.headers["Content-Type"]

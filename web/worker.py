@@ -91,12 +91,12 @@ class Deadline:
 
 
 class Server(StreamServer):
-    """Accept more connections in a turn of the loop the more are open.
+    """Accept more connections per loop iteration as more are open.
 
-    gunicorn accepts one, so that a worker with few connections, whose turns are short, gets more
-    of the new ones. But in a turn every open connection may have a request answered: beside
-    hundreds, a new one would wait for seconds. The root keeps the workers' shares even. With
-    gevent's usual 100, a text beside a hundred clients with big heads took 19 s, in place of 4.
+    gunicorn accepts one, so that a worker with few connections, whose iterations are short, gets
+    more of the new ones. But in one iteration every open connection may have a request answered:
+    beside hundreds, a new one would wait for seconds. The root keeps the workers' shares even. With
+    gevent's usual 100, a text beside a hundred clients with big heads took 19 s instead of 4.
     """
 
     @property

@@ -9,7 +9,7 @@ import pytest
 
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
-from access.limits import KEPT, KeyUse, parse, parse_recipient_limit
+from access.limits import WINDOWS_KEPT, KeyUse, parse, parse_recipient_limit
 from answers import accepted, refusal, sender
 from app import create_app
 from database import clock
@@ -283,11 +283,11 @@ def test_what_is_purged_still_counts(limited, run, at):
 
 def test_the_latest_windows_are_kept_for_requests_that_come_late(limited, at):
     send = limited("1/s")
-    for n in range(KEPT + 3):
+    for n in range(WINDOWS_KEPT + 3):
         at(TUESDAY_NOON + n * SECOND)
         accepted(send())
-    assert KeyUse.select().count() == KEPT + 1
-    for n in (2, KEPT, KEPT + 2):
+    assert KeyUse.select().count() == WINDOWS_KEPT + 1
+    for n in (2, WINDOWS_KEPT, WINDOWS_KEPT + 2):
         at(TUESDAY_NOON + n * SECOND)
         assert retry_after(send()) == 1
 

@@ -107,8 +107,8 @@ def test_a_text_is_given_to_the_first_that_is_well_and_one_in_trouble_may_try_it
 @pytest.mark.parametrize(
     ("change", "after"),
     [
-        (lambda lane: lane.after_no("world", no_route=False), "US!shop>world?us?world?us"),
-        (lambda lane: lane.after_no("world", no_route=True), "US!shop!world>us?us?world?us"),
+        (lambda lane: lane.after_refusal("world", no_route=False), "US!shop>world?us?world?us"),
+        (lambda lane: lane.after_refusal("world", no_route=True), "US!shop!world>us?us?world?us"),
         (lambda lane: lane.in_doubt("shop"), "US!shop?us?world?us?shop"),
         (lambda lane: lane.settled("us"), "US!shop>us?world"),
         (lambda lane: lane.settled("us", once=True), "US!shop>us?world?us"),

@@ -145,7 +145,7 @@ HISTORY = """
     awaiting approval: 1
     retrying: 0
     last text sent: 2026-03-03T16:30:00.000Z (30 minutes ago)
-    last scheduler pass: 2026-03-03T16:59:26.137Z (33 seconds ago)
+    last scheduler run: 2026-03-03T16:59:26.137Z (33 seconds ago)
     unmatched receipts in the last day: 3
     ignored STOP and START replies in the last day: 5
     oldest due message: waiting since 2026-03-03T15:00:00.000Z (2 hours)
@@ -210,7 +210,7 @@ def test_stats_say_how_long_ago_in_words(flask, at, length, words):
     at(TUESDAY_NOON)
     CarrierState.record_pass(TUESDAY_NOON - timedelta(**length), {"": []})
     lines = flask("stats").stdout.splitlines()
-    (line,) = (line for line in lines if line.startswith("last scheduler pass"))
+    (line,) = (line for line in lines if line.startswith("last scheduler run"))
     assert line.endswith(f"Z ({words} ago)")
 
 

@@ -105,7 +105,7 @@ FORGOTTEN = {
     "message": {"to", "message", "request_digest", "answer"},
     "reply": {"number", "text", "pieces"},
     "event": {"body"},  # what was replied
-    "early_receipt": {"number"},
+    "early_receipt": {"phone"},
     "last_reply": {"number"},
     "sign_in": {"looks_for"},
 }
@@ -299,7 +299,7 @@ def test_one_number_is_forgotten_and_no_other(redact):
         receipts.record_receipts([Receipt(reference, True, None, number)], TUESDAY_NOON, FAKE)
     assert redact("--to", NEW_YORK).exit_code == 0
     assert [each.number for each in LastReply.select()] == [LONDON]
-    numbers = {row.receipt.reference: row.number for row in EarlyReceipt.select()}
+    numbers = {row.receipt.reference: row.phone for row in EarlyReceipt.select()}
     assert numbers == {"R1": None, "R2": LONDON}
 
 
@@ -309,10 +309,10 @@ def test_receipts_for_a_number_that_still_gets_a_text_wait_on(redact):
     receipts.record_receipts([Receipt("R1", True, None, NEW_YORK)], TUESDAY_NOON, FAKE)
     result = redact("--to", NEW_YORK)
     assert f"{waits.id}: not redacted" in result.stderr
-    assert EarlyReceipt.get().number == NEW_YORK
+    assert EarlyReceipt.get().phone == NEW_YORK
     assert decide_on(waits).cancel("shell", clock.now())
     assert "not redacted" not in redact("--to", NEW_YORK).stderr
-    assert EarlyReceipt.get().number is None
+    assert EarlyReceipt.get().phone is None
 
 
 @pytest.mark.parametrize("command", ["redact", "list", "cancel"])

@@ -199,7 +199,7 @@ def test_references_in_opposite_orders_are_no_deadlock(in_order, what):
             TUESDAY_NOON,
             FAKE,
         ),
-        "yes": (receipts.sent, both, TUESDAY_NOON, FAKE),
+        "yes": (receipts.record_accepted, both, TUESDAY_NOON, FAKE),
         "found": (receipts.found, copy, ["SM2", "SM1"], TUESDAY_NOON, FAKE),
     }
     record, *arguments = actions[what]

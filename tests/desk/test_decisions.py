@@ -288,7 +288,7 @@ MEANWHILE = {
     "was refused by Bob": lambda m: decide_on(m).decide(False, "Bob", TUESDAY_NOON),
     "was approved by Bob and was sent": lambda m: (
         decide_on(m).approve("Bob", TUESDAY_NOON)
-        and receipts.sent({m.id: None}, TUESDAY_NOON, FAKE)
+        and receipts.record_accepted({m.id: None}, TUESDAY_NOON, FAKE)
     ),
     "is being sent right now": lambda m: Message.update(
         approved=True, status=Status.SENDING

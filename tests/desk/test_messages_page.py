@@ -316,7 +316,7 @@ def test_it_has_the_history(operator):
         approved_at=TUESDAY_NOON - 2 * HOUR,
         finished_at=TUESDAY_NOON - HOUR,
         receipt_at=TUESDAY_NOON - HOUR / 2,
-        told_at=TUESDAY_NOON,
+        event_delivered_at=TUESDAY_NOON,
         attempts=2,
         carrier_reference="SM1",
     )
@@ -327,7 +327,7 @@ def test_it_has_the_history(operator):
     assert places == sorted(places)
     for words in ("SM1", "2 of at most 4", str(message.id), NEW_YORK):
         assert words in operator.page.text
-    Message.update(told_at=None).execute()
+    Message.update(event_delivered_at=None).execute()
     assert "webhook delivered" not in operator.open(f"/desk/messages/{message.id}").text
 
 

@@ -54,13 +54,13 @@ def test_a_queued_text_goes_out_this_hour_once_it_is_approved(operator):
             "twilio",
             TUESDAY_NOON - HOUR,
             None,
-            "No scheduler makes a pass: the last one was at 4:00 PM, Tuesday, Mar 3 UTC",
+            "No scheduler is running: one last ran at 4:00 PM, Tuesday, Mar 3 UTC",
         ),
         (
             "twilio",
             TUESDAY_NOON - 3 * MINUTE,
             None,
-            "No scheduler makes a pass: the last one was at 4:57 PM, Tuesday, Mar 3 UTC",
+            "No scheduler is running: one last ran at 4:57 PM, Tuesday, Mar 3 UTC",
         ),
         ("", TUESDAY_NOON - 2 * MINUTE, None, "No carrier is set"),
         (

@@ -143,7 +143,7 @@ def test_what_is_undone_while_a_scheduler_claims_is_sent_or_waits(
 
 GONE = {
     "is being sent right now": lambda m: Message.update(status=Status.SENDING).execute(),
-    "was sent": lambda m: receipts.sent({m.id: None}, TUESDAY_NOON, FAKE),
+    "was sent": lambda m: receipts.record_accepted({m.id: None}, TUESDAY_NOON, FAKE),
     "waits for the carrier": lambda m: Message.update(in_doubt=1, status=Status.QUEUED).execute(),
 }
 

@@ -43,7 +43,7 @@ def test_an_event_is_delivered_signed_and_forgotten(app_key, receiver, deliver):
     assert receiver.events[0]["data"]["message_id"] == str(message.id)
     assert receiver.forged == []
     assert Event.select().count() == 0
-    assert again(message).told_at is not None
+    assert again(message).event_delivered_at is not None
 
 
 def test_after_a_second_rotation_the_first_secret_signs_no_more(

@@ -94,7 +94,7 @@ TRANSITIONS = {
     "retry": lambda m: decide_on(m).retry(LATER, 3 * DAY),
     "settle": lambda m: m.settle(Outcome(Status.FAILED, "busy"), LATER),
     "put back": lambda m: Message.put_back([m]),
-    "sent": lambda m: receipts.sent({m.id: "SM1"}, LATER, FAKE),
+    "sent": lambda m: receipts.record_accepted({m.id: "SM1"}, LATER, FAKE),
     "found": found,
     "delivered": receipt(True),
     "undelivered": receipt(False),
@@ -229,7 +229,7 @@ def test_an_error_of_an_earlier_try_is_no_reason(app_key, status):
 def test_a_receipt_before_the_yes_gives_both_the_yes_first(app_key, delivered):
     message, final = held(Status.SENDING), "delivered" if delivered else "undelivered"
     receipts.record_receipts([Receipt("SM1", delivered, None)], TUESDAY_NOON, FAKE)
-    receipts.sent({message.id: "SM1"}, LATER, FAKE)
+    receipts.record_accepted({message.id: "SM1"}, LATER, FAKE)
     assert told() == [(str(message.id), "sent"), (str(message.id), final)]
     sent_at, received_at = (body["timestamp"] for body in bodies())
     assert sent_at == "2026-03-04T17:00:00.000Z"

@@ -207,7 +207,7 @@ def test_about_a_text_that_a_person_retried_the_carrier_is_not_asked_while_an_eq
     other = held(Status.SENDING, carrier="fake")
     later(run_pass, 1, carrier=askable)
     assert askable.asked == []
-    receipts.sent({other.id: "SM0"}, TUESDAY_NOON, FAKE)
+    receipts.record_accepted({other.id: "SM0"}, TUESDAY_NOON, FAKE)
     askable.taken.append((NEW_YORK, "Hello"))
     askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
     later(run_pass, 10, carrier=askable)
@@ -216,7 +216,7 @@ def test_about_a_text_that_a_person_retried_the_carrier_is_not_asked_while_an_eq
 
 def test_a_late_yes_without_a_reference_is_news(database_url):
     message = store(in_doubt=1, in_doubt_with="fake")
-    assert receipts.sent({message.id: None}, TUESDAY_NOON, FAKE) == 1
+    assert receipts.record_accepted({message.id: None}, TUESDAY_NOON, FAKE) == 1
     assert again(message).status == Status.SENT
 
 
@@ -227,7 +227,7 @@ def test_a_yes_that_comes_after_a_retry_does_not_undo_the_retry(run_pass, askabl
     later(run_pass, 0, carrier=askable)
     inbound.record_reports([Receipt("SM0", False)], TUESDAY_NOON, False, FAKE)
     assert decide_on(again(message)).retry(TUESDAY_NOON, 3 * DAY)
-    receipts.sent({message.id: "SM0"}, TUESDAY_NOON, FAKE)
+    receipts.record_accepted({message.id: "SM0"}, TUESDAY_NOON, FAKE)
     assert again(message).status == Status.SCHEDULED
     askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
     later(run_pass, 0, carrier=askable)

@@ -27,7 +27,7 @@ DONE_OFTEN = {
     "a receipt": lambda: receipts.record_receipts(
         [Receipt("SM1", True), Receipt("SM2", False)], OLD, FAKE
     ),
-    "a yes": lambda: receipts.sent({model.new_id(OLD): "SM3"}, OLD, FAKE),
+    "a yes": lambda: receipts.record_accepted({model.new_id(OLD): "SM3"}, OLD, FAKE),
     "old receipts": lambda: receipts.forget(TUESDAY_NOON),
     "claim": lambda: claim(8),
     "purge": lambda: retention.purge(OLD, TUESDAY_NOON),

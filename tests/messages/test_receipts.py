@@ -78,11 +78,11 @@ def kept():
 def test_delivered_is_the_last_word_in_any_order(said, status, reason, at_once, early):
     message = held(Status.SENDING)
     if not early:
-        receipts.sent({message.id: "SM1"}, TUESDAY_NOON, FAKE)
+        receipts.record_accepted({message.id: "SM1"}, TUESDAY_NOON, FAKE)
     for batch in [said] if at_once else [[receipt] for receipt in said]:
         report(batch)
     if early:
-        receipts.sent({message.id: "SM1"}, TUESDAY_NOON, FAKE)
+        receipts.record_accepted({message.id: "SM1"}, TUESDAY_NOON, FAKE)
     moved = again(message)
     assert (moved.status, moved.last_error) == (status, reason)
     assert moved.finished_at == TUESDAY_NOON
@@ -103,7 +103,7 @@ def test_an_operator_may_retry_what_did_not_arrive_and_the_old_receipts_count_no
     assert decide_on(again(message)).retry(LATER, 3 * DAY)
     waiting.promote(LATER)
     claim(1)
-    receipts.sent({message.id: "SM2"}, LATER, FAKE)
+    receipts.record_accepted({message.id: "SM2"}, LATER, FAKE)
     report([DELIVERED])
     assert again(message).status == Status.SENT
     report([("SM2", True, None)])
@@ -165,7 +165,7 @@ def test_a_receipt_finds_the_yes_that_another_is_recording(first):
     """Also where one of them is recorded in a transaction of its caller's."""
     message = held(Status.SENDING)
     recorded = [
-        lambda: receipts.sent({message.id: "SM1"}, TUESDAY_NOON, FAKE),
+        lambda: receipts.record_accepted({message.id: "SM1"}, TUESDAY_NOON, FAKE),
         lambda: report([DELIVERED]),
     ]
     if first == "the receipt":
@@ -258,7 +258,7 @@ def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
     for event, *arguments in events:
         match event:
             case "yes":
-                receipts.sent({message.id: arguments[0]}, TUESDAY_NOON, FAKE)
+                receipts.record_accepted({message.id: arguments[0]}, TUESDAY_NOON, FAKE)
                 model.yes(*arguments)
             case "receipts":
                 (pairs,) = arguments

@@ -40,7 +40,7 @@ def record(*said):
 @pytest.mark.parametrize("order", [("P1", "P2", "P3"), ("P3", "P1", "P2")])
 def test_receipts_of_all_parts_after_the_yes_match_the_message(order):
     message = sending()
-    receipts.sent({message.id: "P3"}, TUESDAY_NOON, FAKE)
+    receipts.record_accepted({message.id: "P3"}, TUESDAY_NOON, FAKE)
     for part in order:
         record(receipt(part, message))
         assert unmatched() == 0
@@ -53,14 +53,14 @@ def test_receipts_of_all_parts_before_the_yes_match_the_message_once_it_is_recor
     message, other = sending(), sending(to=LONDON)
     record(*(receipt(part, message) for part in ("P1", "P2", "P3")), receipt("Q1", other))
     assert unmatched() == 4
-    receipts.sent({message.id: "P3"}, TUESDAY_NOON, FAKE)
+    receipts.record_accepted({message.id: "P3"}, TUESDAY_NOON, FAKE)
     assert again(message).status == Status.DELIVERED
     assert {row.receipt.reference for row in EarlyReceipt.select()} == {"Q1"}
 
 
 def test_the_receipt_of_another_part_is_not_the_messages(database_url):
     message = sending()
-    receipts.sent({message.id: "P2"}, TUESDAY_NOON, FAKE)
+    receipts.record_accepted({message.id: "P2"}, TUESDAY_NOON, FAKE)
     record(receipt("P1", message, delivered=False))
     assert again(message).status == Status.SENT
     record(receipt("P2", message))
@@ -74,7 +74,7 @@ def test_the_receipt_of_a_text_that_was_tried_again_waits_for_its_yes():
     waiting.promote(TUESDAY_NOON)
     claim(1)
     record(receipt("P2", message))  # the yes to which is still under way
-    receipts.sent({message.id: "P2"}, TUESDAY_NOON, FAKE)
+    receipts.record_accepted({message.id: "P2"}, TUESDAY_NOON, FAKE)
     assert again(message).status == Status.DELIVERED
 
 
@@ -91,6 +91,6 @@ def test_a_part_whose_receipt_is_recorded_beside_the_yes_matches_too():
         message = sending()
         at_once(
             partial(record, receipt(f"A{number}", message)),
-            partial(receipts.sent, {message.id: f"B{number}"}, TUESDAY_NOON, FAKE),
+            partial(receipts.record_accepted, {message.id: f"B{number}"}, TUESDAY_NOON, FAKE),
         )
     assert unmatched() == 0

@@ -98,7 +98,7 @@ def test_in_whatever_order_they_come_the_last_word_counts(order):
     message = store(**WHEREVER["its answer is not recorded"])
     say = {
         "shown": lambda: report(shown(message)),
-        "yes": lambda: receipts.sent({message.id: "SM1"}, SOON, US, {message.id: 1}),
+        "yes": lambda: receipts.record_accepted({message.id: "SM1"}, SOON, US, {message.id: 1}),
         "delivered": lambda: report(last_word(message, True)),
         "undelivered": lambda: report(last_word(message, False)),
     }
@@ -244,7 +244,7 @@ def test_many_reports_and_the_yes_at_once_are_one_text():
         message, reference = store(**WHEREVER["its answer is not recorded"]), f"SM{number}"
         said = [shown(message, reference), last_word(message, False, reference)]
         said += [shown(message, reference), last_word(message, True, reference)]
-        yes = partial(receipts.sent, {message.id: reference}, SOON, US, {message.id: 1})
+        yes = partial(receipts.record_accepted, {message.id: reference}, SOON, US, {message.id: 1})
         at_once(yes, *(partial(report, each) for each in said))
         assert became(message) == (Status.DELIVERED, reference)
         assert again(message).attempts == 1
@@ -258,12 +258,12 @@ def test_two_schedulers_yes_to_many_and_reports_on_them_are_no_deadlock():
         said = {each.id: f"R{number}-{n}" for n, each in enumerate(messages)}
         copies = {each.id: 1 for each in messages}
         reports = [shown(each, said[each.id]) for each in reversed(messages)]
-        yes = partial(receipts.sent, said, SOON, US, copies)
+        yes = partial(receipts.record_accepted, said, SOON, US, copies)
         half = dict([*said.items()][10:])
         at_once(
             yes,
             partial(report, *reports),
-            partial(receipts.sent, half, SOON, US, copies),
+            partial(receipts.record_accepted, half, SOON, US, copies),
             *(partial(report, each) for each in reports),
         )
         assert {became(each) for each in messages} == {

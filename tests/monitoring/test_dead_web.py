@@ -100,7 +100,7 @@ def test_without_a_scheduler_nobody_knows_and_the_problem_stays_as_it_was(ask, w
     web.answer = SILENCES["no answer"]
     assert ask(TUESDAY_NOON + 2 * MINUTE) == [TITLE]
     (told,) = notices.pending(public, TUESDAY_NOON + HOUR)
-    assert told.title == "no scheduler makes a pass"
+    assert told.title == "no scheduler is running"
 
 
 def test_a_web_that_restarts_is_asked_again_before_it_counts_as_dead(web, public, monkeypatch):

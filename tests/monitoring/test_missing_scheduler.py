@@ -15,7 +15,7 @@ from scheduler import Scheduler
 from sending.carrier_state import CarrierState
 from stored_messages import decide_on, key_named, store, store_many
 
-NO_PASS = "no scheduler makes a pass"
+NO_SCHEDULER = "no scheduler is running"
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def make_passes(settings, carrier, at):
 
 
 def last(now):
-    return f"{NO_PASS}: the last one was at {now:%Y-%m-%dT%H:%M:%S}.000Z"
+    return f"{NO_SCHEDULER}: one last ran at {now:%Y-%m-%dT%H:%M:%S}.000Z"
 
 
 @pytest.mark.parametrize("has_carrier", [True, False])
@@ -93,9 +93,11 @@ def test_problems_that_a_dead_scheduler_hides_are_not_over(settings, make_passes
     make_passes(later)
     assert [each.title for each in notices.pending(settings, later)] == ["events are not delivered"]
     much_later = TUESDAY_NOON + HOUR
-    assert [each.title for each in notices.pending(settings, much_later)] == [NO_PASS]
+    assert [each.title for each in notices.pending(settings, much_later)] == [NO_SCHEDULER]
     make_passes(much_later)
-    assert [each.title for each in notices.pending(settings, much_later)] == [f"over: {NO_PASS}"]
+    assert [each.title for each in notices.pending(settings, much_later)] == [
+        f"over: {NO_SCHEDULER}"
+    ]
 
 
 def test_a_pass_that_lasts_is_alive(problems, make_passes):
@@ -119,7 +121,7 @@ def test_a_scheduler_that_never_ran_is_missed_from_when_the_tables_were_made(
 ):
     monkeypatch.setattr(database, "made_at", lambda: TUESDAY_NOON)
     assert problems(TUESDAY_NOON + 2 * MINUTE) == []
-    assert problems(TUESDAY_NOON + 3 * MINUTE) == [f"{NO_PASS}: there has been none yet"]
+    assert problems(TUESDAY_NOON + 3 * MINUTE) == [f"{NO_SCHEDULER}: none has run yet"]
     make_passes(TUESDAY_NOON + 4 * MINUTE)
     assert problems(TUESDAY_NOON + 5 * MINUTE) == []
 
@@ -159,7 +161,7 @@ def test_of_workers_that_look_at_once_one_begins_to_tell(database_url):
 def test_schedulers_that_are_back_tell_that_it_is_well(settings, make_passes, at):
     make_passes(TUESDAY_NOON)
     (told,) = notices.pending(settings, TUESDAY_NOON + 3 * MINUTE)
-    assert (told.title, told.text[: len(last(TUESDAY_NOON))]) == (NO_PASS, last(TUESDAY_NOON))
+    assert (told.title, told.text[: len(last(TUESDAY_NOON))]) == (NO_SCHEDULER, last(TUESDAY_NOON))
     make_passes(TUESDAY_NOON + 4 * MINUTE)
     (told,) = notices.pending(settings, TUESDAY_NOON + 4 * MINUTE)
-    assert told.title == f"over: {NO_PASS}"
+    assert told.title == f"over: {NO_SCHEDULER}"

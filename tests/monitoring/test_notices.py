@@ -153,7 +153,7 @@ def trouble(words="no credit"):
 
 def well():
     """The carrier takes the text that goes first after the pause."""
-    CarrierState.update(tried_at=TUESDAY_NOON + MINUTE).execute()
+    CarrierState.update(probe_claimed_at=TUESDAY_NOON + MINUTE).execute()
     assert CarrierState.end_pause("twilio", TUESDAY_NOON + MINUTE)
 
 
@@ -209,7 +209,7 @@ def test_an_open_problem_hides_no_other_and_each_is_told_when_it_ends(look, peop
     began = [
         "texts are due, nothing is sent",
         *("carrier twilio refuses the account", "webhooks for bank fail"),
-        *("webhooks for shop: 24/7 fail", "no scheduler makes a pass"),
+        *("webhooks for shop: 24/7 fail", "no scheduler is running"),
     ]
     assert titles(people) == began
     assert "Events waiting: 1. " in people.told[2]

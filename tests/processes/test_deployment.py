@@ -302,7 +302,7 @@ def test_the_web_says_at_its_start_which_keys_of_carriers_do_not_exist(serve, da
 def test_the_scheduler_says_so_too(start):
     scheduler = start("scheduler.py", "--every", "5", CARRIER_URL=CARRIER)
     wait_until(lambda: f"{NO_PUBLIC_URL}, so twilio cannot call back" in scheduler.output)
-    wait_until(lambda: "the pass failed" in scheduler.output)  # now a signal ends it in order
+    wait_until(lambda: "the scheduler cannot work" in scheduler.output)  # a signal now ends it
     assert scheduler.terminate() == 0
 
 

@@ -85,7 +85,7 @@ def test_a_pass_without_a_database_ends_with_status_1_and_one_clear_line(start, 
     scheduler = start("scheduler.py", *CRONTAB, DATABASE_URL=url)
     assert scheduler.wait() == 1
     (line,) = scheduler.output.splitlines()
-    assert "ERROR scheduler - the pass failed: the database: " in line
+    assert "ERROR scheduler - the scheduler cannot work: the database: " in line
     assert "s3cret" not in line
 
 
@@ -358,10 +358,10 @@ def test_the_web_notifies_once_that_no_scheduler_runs(serve, schedule, people, d
     wait_until(lambda: has_told() and time.monotonic() > end)
     assert len(began) == 1
     (told,) = people.told
-    assert told.startswith("no scheduler makes a pass: the last one was at ")
+    assert told.startswith("no scheduler is running: one last ran at ")
     schedule("--every", "0.2", NOTIFY_URL=people.url)
     wait_until(lambda: len(people.told) == 2)
-    assert people.texts[1][0] == "Text messages: over: no scheduler makes a pass"
+    assert people.texts[1][0] == "Text messages: over: no scheduler is running"
     assert [web.terminate(), other.terminate()] == [0, 0]
     assert " ERROR " not in web.output
 
@@ -394,7 +394,8 @@ def test_all_that_can_become_of_texts_is_told_and_verified(
     scheduler = schedule("--every", "0.2", CARRIER_URL=twilio.url, PUBLIC_URL=PUBLIC_URL)
     wait_until(lambda: statuses().get(Status.SENT) == 3)
     addresses = {form(request)["StatusCallback"] for request in twilio.requests}
-    assert addresses == {f"{PUBLIC_URL}/carriers/twilio/status"}
+    given = [message for kind, message in texts.items() if not columns.get(kind)]
+    assert addresses == {f"{PUBLIC_URL}/carriers/twilio/status?m={each.id}" for each in given}
 
     def call_back(what, **said):
         path = f"/carriers/twilio/{what}"

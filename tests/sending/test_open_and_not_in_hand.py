@@ -201,8 +201,8 @@ def test_what_another_is_to_send_first_is_left_to_the_next_once_it_is_dead(sched
         name="fake",
         retry_at=TUESDAY_NOON,
         paused_at=TUESDAY_NOON,
-        tried_at=TUESDAY_NOON,
-        tried_by=SENDER,
+        probe_claimed_at=TUESDAY_NOON,
+        probe_claimed_by=SENDER,
     )
     one = scheduler(carrier)
     one.run_pass()

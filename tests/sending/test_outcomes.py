@@ -63,7 +63,7 @@ CASES = [*itertools.product(ANSWERS, (True, False), (0, 1), (False, True), (Fals
 def test_a_no_has_one_outcome_by_what_it_is_about(answer, askable, doubts, last_try, is_probe):
     rules = ASKABLE if askable else UNASKABLE
     held = message(in_doubt=doubts, attempts=3 if last_try else 1)
-    outcome = outcomes.after_no(held, ANSWERS[answer], rules, is_probe, TUESDAY_NOON)
+    outcome = outcomes.after_error(held, ANSWERS[answer], rules, is_probe, TUESDAY_NOON)
     wanted = expected(answer, askable, doubts, last_try, is_probe)
     assert (outcome.status, outcome.counted, outcome.doubt) == wanted
     if outcome.status == Status.SCHEDULED:

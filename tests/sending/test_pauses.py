@@ -165,7 +165,11 @@ def test_a_probe_that_was_claimed_by_a_clock_ahead_is_waited_for_as_any(run_pass
     probed_at = TUESDAY_NOON + HOUR
     Heartbeat.create(sender=SENDER, beat_at=probed_at)
     CarrierState.update(
-        retry_at=long_ago, paused_at=long_ago, tried_at=probed_at, tried_by=SENDER, pause=1
+        retry_at=long_ago,
+        paused_at=long_ago,
+        probe_claimed_at=probed_at,
+        probe_claimed_by=SENDER,
+        pause=1,
     ).execute()
     run_pass(TUESDAY_NOON)
     assert run_pass(TUESDAY_NOON + 5 * MINUTE + SECOND)["sent"] == 1

@@ -198,7 +198,7 @@ def accept(reference):
     store_many(20, status=Status.SENDING, carrier="fake")
     taken = Message.select().where(has_status(Status.SENDING))
     said = {each.id: reference for each in taken}
-    return lambda: receipts.sent(said, TUESDAY_NOON, stored_messages.FAKE)
+    return lambda: receipts.record_accepted(said, TUESDAY_NOON, stored_messages.FAKE)
 
 
 @on_sqlite

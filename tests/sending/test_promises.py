@@ -1029,7 +1029,7 @@ class Promises(RuleBasedStateMachine):
             elif self.begun.get(send) == self.pauses and not isinstance(error, NotSent):
                 self.goes_first &= bool(error and (error.silent or error.in_doubt))
         self.goes_first &= not state.trouble  # then another rule holds
-        if len(answers) == 1 and send.is_probe and send.probe == before.tried_at:
+        if len(answers) == 1 and send.is_probe and send.probe == before.probe_claimed_at:
             no = error if isinstance(error, CarrierError) else None
             none = no and (no.silent or no.in_doubt or no.unreached or no.account)
             is_own = not (none or isinstance(error, NotSent))
@@ -1198,7 +1198,7 @@ class Promises(RuleBasedStateMachine):
     def note_reference(self, id, reference):
         if reference not in self.named and reference in self.said:
             _, at = self.said[reference]
-            if at and at < self.now - early_receipts.KEPT + HOUR:  # by a clock that is set
+            if at and at < self.now - early_receipts.RECEIPTS_KEPT + HOUR:  # by a clock that is set
                 self.said[reference] = None, None  # it may be forgotten
         if self.named.get(reference) not in self.orders:  # or an equal text's that is purged
             self.named[reference] = id
@@ -1408,7 +1408,9 @@ def retry_as_if_new(these, *arguments):
 
 def take_any_reference(attempt, references, now, carrier):
     id, first = attempt.message_id, references[:1]
-    return bool(first) and bool(receipts.sent({id: first[0]}, now, carrier, {id: attempt.number}))
+    return bool(first) and bool(
+        receipts.record_accepted({id: first[0]}, now, carrier, {id: attempt.number})
+    )
 
 
 def ask_since_now(sends, send, *rest):
@@ -1461,7 +1463,7 @@ changes_for_pause, permission = carrier_state.changes_for_pause, CarrierState.pe
 def end_any_pause(watch, send, error):
     note_answer(watch, send, error)
     if not error:
-        CarrierState.update(retry_at=None, tried_at=None, pause=0).execute()
+        CarrierState.update(retry_at=None, probe_claimed_at=None, pause=0).execute()
 
 
 def end_pause_by_a_question(name, probe, only_outage=False, **more):
@@ -1469,13 +1471,13 @@ def end_pause_by_a_question(name, probe, only_outage=False, **more):
 
 
 def end_pause_by_any_probe(name, probe, **more):
-    CarrierState.update(tried_at=probe).execute()
+    CarrierState.update(probe_claimed_at=probe).execute()
     return end_pause(name, probe, **more)
 
 
 def leave_probe(state, by_probe, *rest):
     changes = changes_for_pause(state, by_probe, *rest)
-    return changes if by_probe else changes | {"tried_at": state.tried_at}
+    return changes if by_probe else changes | {"probe_claimed_at": state.probe_claimed_at}
 
 
 def leave_outage(state, by_probe, now, trouble, *rest):

@@ -300,7 +300,7 @@ def test_two_carriers_may_use_the_same_reference(database_url, early):
 
     def say_yes():
         for name, message in messages.items():
-            receipts.sent({message.id: "7"}, TUESDAY_NOON, Way(name))
+            receipts.record_accepted({message.id: "7"}, TUESDAY_NOON, Way(name))
 
     if not early:
         say_yes()

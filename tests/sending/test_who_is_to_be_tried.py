@@ -124,7 +124,7 @@ def test_what_it_cannot_be_tried_with_is_not_left_to_it(lasting, us, eu, why):
     elif why == "of a stopped scheduler":
         run_pass = lasting([Way("eu")], [eu])
     elif why == "no room":
-        another = {"tried_at": TUESDAY_NOON + 100 * SECOND, "tried_by": uuid4()}
+        another = {"probe_claimed_at": TUESDAY_NOON + 100 * SECOND, "probe_claimed_by": uuid4()}
         CarrierState.update(another).execute()
     doubt = {"in_doubt": 1, "in_doubt_with": "eu", "in_doubt_since": TUESDAY_NOON}
     store(TUESDAY_NOON + 101 * SECOND, **doubt if why == "in doubt" else {})

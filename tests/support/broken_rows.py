@@ -50,5 +50,5 @@ def broken(database_url):
 def unreadable(table, row):
     """An instant that is no date, as only a hand in the database can have written."""
     id = type(row).id.db_value(row.id)
-    column = {"message": "told_at", "event": "given_up_at"}[table]
+    column = {"message": "event_delivered_at", "event": "given_up_at"}[table]
     db.execute_sql(f"UPDATE {table} SET {column} = 10000000000000000 WHERE id = {db.param}", [id])

@@ -157,7 +157,7 @@ def test_any_report_on_a_text_in_doubt_settles_it_at_once(open_client, name, put
         found = again(message)
         assert (found.status, found.carrier_reference) == (became, reference)
         assert (found.attempts, found.in_doubt) == (1, 0)
-    receipts.sent({message.id: reference}, clock.now(), Way(name), {message.id: 1})
+    receipts.record_accepted({message.id: reference}, clock.now(), Way(name), {message.id: 1})
     assert again(message).status == became
 
 
