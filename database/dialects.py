@@ -5,6 +5,7 @@ Nothing else asks which database it is.
 
 import json
 from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from peewee import Column, Expression, Field, Select, ValuesList, fn
@@ -67,6 +68,10 @@ class SqliteDialect:
     def by_index(self, name: str) -> str:
         """Return the clause that has rows of a table looked up by an index."""
         return f"INDEXED BY {name}"
+
+    def reading(self) -> AbstractContextManager:
+        """Return a transaction that only reads; none here, as it would wait for one that writes."""
+        return nullcontext()
 
     def avoid_sorts(self) -> None:
         """Have the queries of this transaction read rows in the order of an index.
@@ -144,6 +149,9 @@ class PostgresDialect:
 
     def by_index(self, name: str) -> str:
         return ""  # it finds the index itself
+
+    def reading(self) -> AbstractContextManager:
+        return self.atomic()
 
     def avoid_sorts(self) -> None:
         self.execute_sql("SET LOCAL enable_sort = off")

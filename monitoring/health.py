@@ -28,31 +28,51 @@ MOST_NAMES = 10
 
 NO_SCHEDULER = "no scheduler is running"
 
-ASK = "Sending resumes once it accepts texts; flask carriers check asks it."
+ASK = "Each minute a text tries it again, if one is due; flask carriers check asks it."
 KINDS = {  # of problems: a notice's title, and what to do
     "down": ("carrier {} is down", f"Wait, or ask the carrier. {ASK}"),
-    "refused": ("carrier {} refuses the account", f"Fix the credentials, sender or credit. {ASK}"),
-    "pausing": ("carrier {} asked for a long pause", f"Send more slowly: SEND_RATE. {ASK}"),
-    "unroutable": ("texts have no carrier", "Change CARRIER_URL, or cancel the texts."),
+    "refused": (
+        "carrier {} refuses the account",
+        f"Fix the credentials, sender or credit; after a change of CARRIER_URL, restart. {ASK}",
+    ),
+    "pausing": (
+        "carrier {} asked for a long pause",
+        "Send more slowly: SEND_RATE. It is used again once the pause is over.",
+    ),
+    "unroutable": (
+        "texts have no carrier",
+        "Change CARRIER_URL and restart, or cancel them: flask messages list --status queued.",
+    ),
     "receipts": (
         "receipts of carrier {} do not come",
         "See that the carrier can reach PUBLIC_URL (flask check asks it), and in the carrier's own "
-        "console whether its callbacks fail. Over SMPP, ask the carrier whether it sends receipts.",
+        "console whether its callbacks fail: STOPs may be missing, too. Over SMPP, ask the carrier "
+        "whether it sends receipts.",
     ),
     "failing": (
         "most texts of carrier {} fail or do not arrive",
-        "Fix the cause, then flask messages retry the ids of flask messages list --ids --status "
-        "failed, or undelivered.",
+        "Fix the cause, then flask messages list --ids --status undelivered --since 2h | xargs "
+        "flask messages retry; likewise with --status failed.",
     ),
     "events": ("events are not delivered", "Restart the scheduler; its log has the reason."),
     "disk": ("the database disk is almost full", "Make room; the service then recovers by itself."),
-    "receiver": ("webhooks for {} fail", "Tell its developers; flask events list has details."),
-    "stalled": ("texts are due, nothing is sent", "See the scheduler's log, and flask stats."),
-    "scheduler": (NO_SCHEDULER, "Start it; its log has the reason."),
-    "web": ("the web cannot store texts", "See the log of the web."),
+    "receiver": (
+        "webhooks for {} fail",
+        "Tell its developers; flask events list has details. Events are tried for three days.",
+    ),
+    "stalled": (
+        "texts are due, nothing is sent",
+        "See the scheduler's log; flask carriers check asks the carrier.",
+    ),
+    "scheduler": (NO_SCHEDULER, "Texts wait until one runs: start it; its log has the reason."),
+    "web": (
+        "the web cannot store texts",
+        "Requests get a 503 meanwhile. flask check asks the database.",
+    ),
     "public": (
         "PUBLIC_URL does not answer",
-        "See whether the web runs, and its log; flask check asks PUBLIC_URL.",
+        "No request and no STOP comes in; texts still go out. See whether the web runs, and what "
+        "is before it; flask check asks PUBLIC_URL.",
     ),
 }
 
@@ -157,8 +177,8 @@ class Health(NamedTuple):
             if each.trouble:
                 yield each.problem()
         if texts := self.without_carrier:
-            have = "text has" if texts == 1 else "texts have"
-            why = "no usable carrier for their country and key"
+            have, their = ("text has", "its") if texts == 1 else ("texts have", "their")
+            why = f"no usable carrier for {their} country and key"
             yield Problem("unroutable", f"{texts} {have} {why}")
         if self.trouble and not self.carriers:
             yield _trouble(self)
@@ -175,7 +195,8 @@ class Health(NamedTuple):
         if self.is_stuck:
             seconds = int(self.stalled_after.total_seconds())
             through, why = self._what_is_stuck()
-            sentence = f"nothing was sent{through} for {seconds} s though texts are due{why}"
+            due = f"though texts have been due since {isoformat(self.oldest_due)}"
+            sentence = f"nothing was sent{through} for {seconds} s {due}{why}"
             yield Problem("stalled", sentence, stops=True)
         if self.answered_at:
             since = isoformat(self.answered_at)

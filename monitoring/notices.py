@@ -94,7 +94,7 @@ def _problems(settings, now):
         told = Notice.about(subject)
         if not told.level and told.change(level=1, told_at=now):
             text = (
-                f"{problem.sentence}. Noticed at {isoformat(now)}. {_waiting(problem)}. "
+                f"{problem.sentence}. Noticed at {isoformat(now)}. {_waiting(problem, now)}. "
                 f"{problem.what_to_do}"
             )
             yield Notification(problem.title, text, "failure")
@@ -111,11 +111,10 @@ def _problems(settings, now):
             yield Notification(f"over: {title}", text, "success")
 
 
-def _waiting(problem):
+def _waiting(problem, now):
     """Return how many texts wait to be sent, or events if the problem is about those."""
     if problem.kind not in ("events", "receiver"):
-        texts = queue.awaiting_carrier(paused_too=False) + sum(queue.under_way().values())
-        return f"Texts waiting to be sent: {texts}"
+        return f"Texts waiting to be sent: {queue.to_be_sent(now)}"
     by_name = Event.by_name().items()
     waiting = sum(each.waiting for key, each in by_name if problem.name in ("", key))
     return f"Events waiting: {waiting}"
@@ -179,12 +178,14 @@ def _link(settings, page=""):
 def _limits(settings, now):
     """Return a notice of each daily or monthly limit that is used up, once per day or month."""
     for key, limit in usage.limits_used_up(now, settings.key_limits):
-        begins, _ = limit.span((now - EPOCH) // SECOND)
+        begins, ends = limit.span((now - EPOCH) // SECOND)
         parts = " in parts" if limit.in_parts else ""
         subject = f"limit per {limit.unit}{parts} of key {key.id}"
         if limit.unit in ("d", "mo") and Notice.tell(subject, now, EPOCH + begins * SECOND):
             what = f"{key.name} has used up its limit"
-            yield Notification(what, f"The key {what} of {limit}.", "warning")
+            until = f"its texts are refused until {isoformat(EPOCH + ends * SECOND)}"
+            text = f"The key {what} of {limit}: {until}. flask keys limit replaces it."
+            yield Notification(what, text, "warning")
 
 
 def _countries(settings, now):

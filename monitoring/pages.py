@@ -105,7 +105,9 @@ def show_health() -> dict | Response:
         "problems": [*dict.fromkeys(each.kind for each in problems)],
     }
     if "strict" in request.args and told["problems"]:
-        text = schemas.dump_error(503, "Texts are not sent as they should be.", told, state.now)
+        text = schemas.dump_error(
+            503, "There are problems; flask stats describes them.", told, state.now
+        )
         return Response(text, 503, content_type="application/json")
     return {"status": "ok"} | told
 

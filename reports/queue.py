@@ -66,9 +66,21 @@ def approvals_by_key() -> list[tuple[str, int]]:
     return list(counts.group_by(ApiKey.name).order_by(messages.desc(), ApiKey.name).tuples())
 
 
-def awaiting_carrier(paused_too: bool = True) -> int:
-    """Count the messages that may be sent now, with those of paused keys or without."""
-    return count_up_to(model.IS_SENDABLE if paused_too else model.IS_SENDABLE & may_go())
+def awaiting_carrier() -> int:
+    """Count the messages that may be sent now."""
+    return count_up_to(model.IS_SENDABLE)
+
+
+def to_be_sent(now: datetime) -> int:
+    """Count the messages that are due or under way, or wait for another try; none of paused keys.
+
+    Those that are due are queued by a scheduler only, which may be what is missing.
+    """
+    is_due = Message.send_at <= now
+    due = has_status(Status.SCHEDULED) & is_due & ~model.AWAITS_APPROVAL
+    later = model.IS_RETRYING & has_status(Status.SCHEDULED) & ~is_due
+    ready = (count_up_to(each & may_go()) for each in (model.IS_SENDABLE, due, later))
+    return sum(ready) + sum(under_way().values())
 
 
 def under_way() -> dict[str, int]:

@@ -88,7 +88,7 @@ class Found(NamedTuple):
 def lanes(known: Collection[str] = ()) -> list[str]:
     """Return the lanes of messages to be sent; the more of them are known, the faster."""
     found, begin = set(), {"", *known}
-    with db.atomic():
+    with db.reading():
         db.avoid_sorts()
         while begin:
             sql = NEXT.format(before=db.rows_of_array("before", "text"))
@@ -215,7 +215,7 @@ class Turns:
 
 def _keys_with_texts():
     """Return the keys that have texts to be sent, and whether they are urgent."""
-    with db.atomic():
+    with db.reading():
         db.avoid_sorts()
         return dict(_sql(KEYS.format(by_key=db.by_index("message_sendable_key"))).fetchall())
 

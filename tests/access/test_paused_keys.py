@@ -164,6 +164,6 @@ def test_what_waits_is_nobodys_fault_and_what_was_sent_still_counts():
     assert queue.oldest_due(TUESDAY_NOON) == before
     paused.pause(TUESDAY_NOON)
     assert queue.oldest_due(TUESDAY_NOON) is None
-    assert queue.awaiting_carrier(paused_too=False) == 0
+    assert queue.to_be_sent(TUESDAY_NOON) == 0
     assert queue.last_sent_at() == before
     assert listings.times_texted([NEW_YORK], before) == {NEW_YORK: 1}

@@ -134,8 +134,8 @@ def test_a_carrier_without_an_answer_is_silent_and_its_text_in_doubt_and_not_sen
 @pytest.mark.parametrize(
     ("answer", "means"),
     [
-        (Answer(500, b"x" * 1000, pause=0.05), "for now"),
-        (Answer(500, b"x" * 1000, pause=0.3), "for now"),
+        (Answer(501, b"x" * 1000, pause=0.05), "for now"),
+        (Answer(501, b"x" * 1000, pause=0.3), "for now"),
         (DRIP, "in doubt"),
     ],
 )

@@ -1,5 +1,6 @@
 """What tells an operator how the service is doing: /healthz, /metrics and `flask stats`."""
 
+import contextlib
 import json
 import re
 import shutil
@@ -28,7 +29,7 @@ from running import ROOT
 from samples import HOUR, MINUTE, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
 from sending.carrier_state import CarrierState
 from settings import VERSION
-from stored_messages import again, decide_on, held, key_named, store, store_history
+from stored_messages import again, connection_of, decide_on, held, key_named, store, store_history
 
 
 def refused(response):
@@ -214,7 +215,8 @@ def test_a_carrier_that_is_down_is_reported_until_it_is_back(no, healthz, stats,
     told = stats(now)
     assert (told["retrying"], told["oldest_due"]) == (1, "2026-03-03T17:00:00.000Z")
     CarrierState.record_pass(TUESDAY_NOON + 3 * MINUTE, {"fake": []})
-    problem = "nothing was sent through fake for 120 s though texts are due"
+    due = "though texts have been due since 2026-03-03T17:00:00.000Z"
+    problem = f"nothing was sent through fake for 120 s {due}"
     assert stats(TUESDAY_NOON + 3 * MINUTE)["problems"] == [problem]
     assert refused(healthz(TUESDAY_NOON + 3 * MINUTE, "?strict")) == ["stalled"]
 
@@ -237,8 +239,9 @@ def test_texts_that_a_carrier_does_not_answer_are_due_and_the_problem_names_it(
     assert problems(TUESDAY_NOON + 2 * MINUTE) == []
     later = TUESDAY_NOON + 2 * MINUTE + SECOND
     CarrierState.record_pass(later, {"us": [], "eu": []})
-    why = "for 120 s though texts are due: 1 text has no answer yet"
-    assert problems(later) == [f"nothing was sent through us {why}"]
+    due = "for 120 s though texts have been due since 2026-03-03T17:00:00.000Z"
+    why = "1 text has no answer yet"
+    assert problems(later) == [f"nothing was sent through us {due}: {why}"]
     held(Status.SENDING, claimed_for="us", due_since=TUESDAY_NOON - HOUR, send_at=TUESDAY_NOON)
     assert stats(later)["oldest_due"] == "2026-03-03T16:00:00.000Z"
     held(Status.SENDING, claimed_for="eu", send_at=TUESDAY_NOON)
@@ -291,6 +294,15 @@ def test_a_web_that_cannot_store_says_it_until_it_can(post, healthz, at):
     assert refused(healthz(TUESDAY_NOON + MINUTE, "?strict"))
     assert post().status_code == 201
     assert healthz(TUESDAY_NOON + MINUTE, "?strict").json["problems"] == []
+
+
+def test_the_health_is_read_while_somebody_else_writes_for_long(settings, database_url, at):
+    store()
+    at(TUESDAY_NOON + MINUTE)
+    client = create_app(settings._replace(carrier_url="simulator:")).test_client()
+    with contextlib.closing(connection_of(database_url)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert client.get("/healthz").json["oldest_due_seconds"] == 60
 
 
 # Situations without a problem

@@ -164,7 +164,8 @@ def test_a_problem_is_told_when_it_begins_and_when_it_is_over(look):
     assert told == (
         "twilio has refused the account since 2026-03-03T17:00:00.000Z: no credit. Noticed at "
         "2026-03-03T17:00:00.000Z. Texts waiting to be sent: 0. Fix the credentials, sender or "
-        "credit. Sending resumes once it accepts texts; flask carriers check asks it."
+        "credit; after a change of CARRIER_URL, restart. Each minute a text tries it again, if one "
+        "is due; flask carriers check asks it."
     )
     trouble("unknown sender")
     assert look(TUESDAY_NOON + MINUTE) == []
@@ -237,9 +238,25 @@ def test_texts_under_way_are_among_those_that_wait_and_those_of_paused_keys_are_
     key_named("paused").pause(TUESDAY_NOON)
     (told,) = look(TUESDAY_NOON)
     assert told.startswith(
-        "nothing was sent through twilio for 120 s though texts are due: 2 texts"
+        "nothing was sent through twilio for 120 s though texts have been due since "
+        "2026-03-03T16:57:00.000Z: 2 texts have no answer yet"
     )
     assert "Texts waiting to be sent: 3. " in told
+
+
+@on_both
+def test_what_waits_is_what_is_due_without_a_scheduler_too_and_what_is_to_be_tried_again(look):
+    CarrierState.record_pass(TUESDAY_NOON, {"twilio": []})
+    waits = {"status": Status.SCHEDULED, "due_since": TUESDAY_NOON, "attempts": 1}
+    store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 5 * MINUTE)
+    store(send_at=TUESDAY_NOON + 30 * MINUTE, **waits)
+    awaiting(status=Status.SCHEDULED, send_at=TUESDAY_NOON)
+    store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 30 * MINUTE)
+    store(key=key_named("paused"), send_at=TUESDAY_NOON + 30 * MINUTE, **waits)
+    key_named("paused").pause(TUESDAY_NOON)
+    told = look(TUESDAY_NOON + 10 * MINUTE)
+    (told,) = (each for each in told if each.startswith("no scheduler"))
+    assert "Texts waiting to be sent: 2. " in told
 
 
 def test_an_outage_that_becomes_a_refused_account_is_something_new(look, people):
@@ -276,7 +293,12 @@ def test_title_and_type_tell_a_pager_what_it_is(look, people):
 
 # Limits
 
-ALL = "The key shop has used up its limit of"
+
+def used_up(limit, until):
+    return (
+        f"The key shop has used up its limit of {limit}: its texts are refused until "
+        f"{until}T00:00:00.000Z. flask keys limit replaces it."
+    )
 
 
 @pytest.mark.parametrize("limit", ["9/d", "1/s,5/d"])
@@ -285,20 +307,24 @@ def test_a_limit_of_the_day_that_is_used_up_is_told_once_a_day(look, limit):
     used(key, daily.number - 1, limit)
     assert look(TUESDAY_NOON) == []
     used(key, daily.number)
-    assert look(TUESDAY_NOON) == [f"{ALL} {daily}."]
+    assert look(TUESDAY_NOON) == [used_up(daily, "2026-03-04")]
     assert look(TUESDAY_NOON + HOUR) == []
     used(key, daily.number, now=TUESDAY_NOON + DAY)
-    assert look(TUESDAY_NOON + DAY) == [f"{ALL} {daily}."]
+    assert look(TUESDAY_NOON + DAY) == [used_up(daily, "2026-03-05")]
 
 
 def test_limits_of_a_month_and_in_parts_are_told_once_in_each(look):
     key = key_named("shop")
     used(key, 9, "9/d,9p/d,20p/mo", parts_d=9)
-    assert look(TUESDAY_NOON) == [f"{ALL} 9/d.", f"{ALL} 9p/d."]
-    for days, told in ((1, ["9/d", "20p/mo"]), (2, ["9/d"]), (32, ["9/d", "20p/mo"])):
+    assert look(TUESDAY_NOON) == [used_up(each, "2026-03-04") for each in ("9/d", "9p/d")]
+    for days, told in (
+        (1, [("9/d", "2026-03-05"), ("20p/mo", "2026-04-01")]),
+        (2, [("9/d", "2026-03-06")]),
+        (32, [("9/d", "2026-04-05"), ("20p/mo", "2026-05-01")]),
+    ):
         now = TUESDAY_NOON + days * DAY
         used(key, 9, now=now, parts_d=8, parts_mo=20)
-        assert look(now) == [f"{ALL} {each}." for each in told]
+        assert look(now) == [used_up(*each) for each in told]
 
 
 def test_a_limit_of_a_month_that_is_set_to_what_was_used_on_earlier_days_is_told(look):
@@ -306,13 +332,14 @@ def test_a_limit_of_a_month_that_is_set_to_what_was_used_on_earlier_days_is_told
     used(key, 0, "30/mo", used_mo=20)
     assert look(TUESDAY_NOON + DAY) == []
     key.limit(limits.parse("20/mo"), TUESDAY_NOON + DAY)
-    assert look(TUESDAY_NOON + DAY) == [f"{ALL} 20/mo."]
+    assert look(TUESDAY_NOON + DAY) == [used_up("20/mo", "2026-04-01")]
 
 
 def test_the_default_limits_are_told_too_and_others_than_the_days_are_not(look):
     used(key_named("shop"), 5)
     used(key_named("bank"), 4, "4/h")
-    assert look(TUESDAY_NOON, key_limits=limits.parse("1/s,5/d")) == [f"{ALL} 5/d."]
+    told = look(TUESDAY_NOON, key_limits=limits.parse("1/s,5/d"))
+    assert told == [used_up("5/d", "2026-03-04")]
 
 
 # Countries

@@ -157,11 +157,10 @@ def test_how_many_texts_no_carrier_may_be_used_for_is_told(
     ways = [Way("us", **of_us), Way("eu", **of_eu)]
     app.config["SETTINGS"] = settings._replace(carrier_url=" ".join(map(written, ways)))
     run_both(TUESDAY_NOON, ways)
-    why = "no usable carrier for their country and key"
-    assert problems(app) == [f"1 text has {why}"]
+    assert problems(app) == ["1 text has no usable carrier for its country and key"]
     store(**doubt)
     run_both(TUESDAY_NOON, ways)
-    assert problems(app) == [f"2 texts have {why}"]
+    assert problems(app) == ["2 texts have no usable carrier for their country and key"]
     assert statuses_of() == {Status.QUEUED}
 
 

@@ -311,7 +311,7 @@ def test_a_chunked_body_that_was_read_keeps_its_connection(shared_web):
         for _ in range(3):
             client.sendall(request)
             answer = b""
-            while not answer.endswith(b"}"):
+            while not answer.endswith(b"}\n"):
                 answer += client.recv(65_536)
             assert answer.startswith(b"HTTP/1.1 201 ")
             assert b"Connection: keep-alive" in answer
