@@ -12,6 +12,7 @@ import uuid
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
@@ -146,6 +147,18 @@ class HttpCarrier(Carrier):
         """POST a JSON object, and return the answer."""
         headers = self.headers | {"Content-Type": "application/json"} | headers
         return self.ask("POST", path, body=json.dumps(content), headers=headers)
+
+    def get_json(self, path: str) -> dict:
+        """Return the JSON object at a path; raise CarrierError if the answer is another one."""
+        answer = self.ask("GET", path)
+        content = answer.json()
+        if answer.status != 200 or not content:
+            raise self.error_of(answer)
+        return content
+
+    def error_of(self, answer: Answer) -> CarrierError:
+        """Return the CarrierError that an answer means; subclasses read their own codes."""
+        return self.refusal(answer)
 
     def refusal(
         self, answer: Answer, code: object = None, reason: str = "", **flags: object
@@ -347,6 +360,15 @@ def named(url: str) -> str | None:
     with suppress(ValueError):
         ids = [value for name, value in parsed(urlsplit(url).query) if name == "m"]
         return ids[0] if len(ids) == 1 else None
+
+
+def instant(text: object) -> datetime | None:
+    """Return an instant as a carrier tells it (ISO 8601, with an offset), or None."""
+    try:
+        at = datetime.fromisoformat(text)
+        return at.astimezone(UTC) if at.tzinfo else None
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def reference(value: object) -> str | None:

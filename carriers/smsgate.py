@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
 from carriers import Callback, CarrierError, Codes, News, NotGenuine, opt_outs, urls
-from carriers.http import HttpCarrier, basic, check_age, reference
+from carriers.http import Answer, HttpCarrier, basic, check_age, instant, reference
 
 SHORTEST = 5  # seconds that a text may wait
 OLDEST = 3600  # seconds; the phone signs every try again, and its clock may differ
@@ -70,7 +70,7 @@ class SmsGate(HttpCarrier):
             hook = {"id": self._hook(event), "event": event, "url": f"{self._callbacks}/{kind}"}
             answer = self.post_json("/webhooks", hook)
             if not answer.success:
-                raise self._refusal(answer)
+                raise self.error_of(answer)
         self._is_registered = True
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
@@ -87,7 +87,7 @@ class SmsGate(HttpCarrier):
         taken_before = answer.status == 409 and content.get("message")
         if taken_before or (answer.success and content.get("id") == message_id):
             return message_id
-        raise self._refusal(answer)
+        raise self.error_of(answer)
 
     def look_up(self, message_id: str) -> str | None:
         """Return the reference of a message that SMSGate has, or None."""
@@ -96,14 +96,14 @@ class SmsGate(HttpCarrier):
         if answer.status == 404 and content.get("message"):
             return None
         if answer.status != 200 or content.get("id") != message_id:
-            raise self._refusal(answer)
+            raise self.error_of(answer)
         return message_id
 
     def check(self) -> None:
         """Ask for a message."""
         answer = self.ask("GET", "/messages?limit=1")
         if answer.status != 200:
-            raise self._refusal(answer)
+            raise self.error_of(answer)
 
     def callback(self, request: Callback) -> list[News]:
         event, payload, ids = self._genuine(request)
@@ -114,7 +114,7 @@ class SmsGate(HttpCarrier):
             )
             if self._region:
                 number = opt_outs.national(str(number), self._region) or number
-            at = _instant(payload.get("receivedAt"))
+            at = instant(payload.get("receivedAt"))
             return opt_outs.replies(str(number), text, at, ids) if isinstance(text, str) else []
         message_id = payload.get("messageId")
         return self._report(message_id, str(event), "", "", given=message_id)
@@ -150,7 +150,7 @@ class SmsGate(HttpCarrier):
         ids = (f"smsgate {told['id']}",) if reference(told.get("id")) else ()
         return told.get("event"), told["payload"], ids
 
-    def _refusal(self, answer):
+    def error_of(self, answer: Answer) -> CarrierError:
         """Return the CarrierError that an answer means."""
         words, status = str(answer.json().get("message", "")), answer.status
         flags = {
@@ -162,12 +162,3 @@ class SmsGate(HttpCarrier):
             f"SMSGate: {'no phone is registered' if is_of_phone else 'refused'} (HTTP {status})"
         )
         return self.refusal(answer, 404 if is_of_phone else status, reason, **flags)
-
-
-def _instant(text: object) -> datetime | None:
-    """Return the instant that the phone gives, or None."""
-    try:
-        at = datetime.fromisoformat(text)
-        return at.astimezone(UTC) if at.tzinfo else None
-    except (TypeError, ValueError, OverflowError):
-        return None

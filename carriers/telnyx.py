@@ -22,7 +22,7 @@ from carriers import (
     urls,
 )
 from carriers.alphabets import SEPTETS
-from carriers.http import HttpCarrier, balance, check_age, named, reference
+from carriers.http import Answer, HttpCarrier, balance, check_age, instant, named, reference
 
 # https://developers.telnyx.com/docs/messaging/messages/error-codes
 FOR_GOOD = {
@@ -116,11 +116,11 @@ class Telnyx(HttpCarrier):
         if ref and answer.success:
             self.note_served()
             return ref
-        raise self._refusal(answer)
+        raise self.error_of(answer)
 
     def check(self) -> str | None:
         """Ask for the balance, and return it."""
-        told = _dict(self._get("/balance").get("data"))
+        told = _dict(self.get_json("/balance").get("data"))
         return balance(told.get("balance"), told.get("currency"))
 
     def incoming(self, since: datetime, rest: str | None = None) -> Listed:
@@ -129,7 +129,7 @@ class Telnyx(HttpCarrier):
         if self._profile:
             query["filter[messaging_profile_id]"] = self._profile
         query["page[number]"] = page = int(rest or 1)
-        content = self._get(f"/messaging_optouts?{urlencode(query, quote_via=quote)}")
+        content = self.get_json(f"/messaging_optouts?{urlencode(query, quote_via=quote)}")
         listed = content.get("data")
         if not isinstance(listed, list):
             raise CarrierError("Telnyx's list of opt-outs cannot be read", silent=True)
@@ -139,20 +139,20 @@ class Telnyx(HttpCarrier):
     def _opt_outs(self, listed):
         """Yield the STOP or START in an entry of the list; its number is the one not ours."""
         numbers = {listed.get("from"), listed.get("to")} - {self._from}
-        stop, at = opt_outs.read(str(listed.get("keyword"))), _instant(listed.get("created_at"))
+        stop, at = opt_outs.read(str(listed.get("keyword"))), instant(listed.get("created_at"))
         if stop is not None and at and len(numbers) == 1:
             for said in opt_outs.reported(str(*numbers), at, ()):
                 yield said._replace(stop=stop, source="reply")
 
     def callback(self, request: Callback) -> list[News]:
         event = self._genuine(request)
-        payload, at = _dict(event.get("payload")), _instant(event.get("occurred_at"))
+        payload, at = _dict(event.get("payload")), instant(event.get("occurred_at"))
         ids = (f"telnyx {payload['id']}",) if reference(payload.get("id")) else ()
         if not self._is_for(payload):
             return []
         if event.get("event_type") == "message.received":
             number, text = _dict(payload.get("from")).get("phone_number"), payload.get("text")
-            word, at = payload.get("autoresponse_type"), _instant(payload.get("received_at")) or at
+            word, at = payload.get("autoresponse_type"), instant(payload.get("received_at")) or at
             word = word if word in ("STOP", "START", "HELP") else None
             return opt_outs.replies(str(number), str(text), at, ids, word) if text else []
         recipient, error = _first(payload.get("to")), _first(payload.get("errors"))
@@ -192,15 +192,7 @@ class Telnyx(HttpCarrier):
         except (InvalidSignature, ValueError, RecursionError):
             raise NotGenuine from None
 
-    def _get(self, path):
-        """Return the JSON object at a path; raise CarrierError for any other answer."""
-        answer = self.ask("GET", path)
-        content = answer.json()
-        if answer.status != 200 or not content:
-            raise self._refusal(answer)
-        return content
-
-    def _refusal(self, answer):
+    def error_of(self, answer: Answer) -> CarrierError:
         """Return the CarrierError that an answer means."""
         code = str(_first(answer.json().get("errors")).get("code", ""))
         is_unclear = answer.method == "POST" and answer.status in UNCLEAR
@@ -233,12 +225,3 @@ def _dict(value: Any) -> dict:
 def _first(value: Any) -> dict:
     """Return the first object of an array, or an empty one."""
     return _dict(value[0]) if isinstance(value, list) and value else {}
-
-
-def _instant(text: Any) -> datetime | None:
-    """Return the instant that Telnyx gives, or None."""
-    try:
-        at = datetime.fromisoformat(text)
-        return at.astimezone(UTC) if at.tzinfo else None
-    except (TypeError, ValueError, OverflowError):
-        return None

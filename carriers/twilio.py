@@ -13,7 +13,7 @@ from typing import ClassVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from carriers import Callback, CarrierError, Codes, Listed, News, NotGenuine, opt_outs, urls
-from carriers.http import HttpCarrier, balance, basic, named, parsed, reference
+from carriers.http import Answer, HttpCarrier, balance, basic, named, parsed, reference
 
 # Twilio's error codes, grouped by what to do about them. All others are temporary.
 ERRORS = "https://www.twilio.com/docs/errors/"  # a page for each code
@@ -113,7 +113,7 @@ class Twilio(HttpCarrier):
         if (sid and answer.success) or (answer.status == 201 and code is None):
             self.note_served()
             return sid
-        raise self._refusal(answer)
+        raise self.error_of(answer)
 
     def find(self, to: str, text: str, since: datetime) -> list[str]:
         """Return the SIDs of all equal texts that Twilio took since an instant, the oldest first.
@@ -154,7 +154,7 @@ class Twilio(HttpCarrier):
         # Filtering by DateSent would miss queued messages, for which it is null.
         path = path or f"{self._account}/Messages.json?{urlencode(only | {'PageSize': PAGE})}"
         for _ in range(PAGES):
-            messages = (page := self._get(path)).get("messages")
+            messages = (page := self.get_json(path)).get("messages")
             if not isinstance(messages, list):
                 raise CarrierError("Twilio's list of messages cannot be read", silent=True)
             dated = [(_created(each), each) for each in messages if isinstance(each, dict)]
@@ -170,15 +170,17 @@ class Twilio(HttpCarrier):
     def check(self) -> None:
         """Ask for the account, or for the latest message if an API key may not see the account."""
         if self._is_key:
-            self._get(f"{self._account}/Messages.json?PageSize=1")
-        elif (status := self._get(f"{self._account}.json").get("status")) not in ("active", None):
+            self.get_json(f"{self._account}/Messages.json?PageSize=1")
+            return
+        status = self.get_json(f"{self._account}.json").get("status")
+        if status not in ("active", None):
             words = status if status in ("suspended", "closed") else "not active"
             raise CarrierError(f"Twilio: the account is {words}", account=True)
 
     def balance(self) -> str | None:
         self.check()
         with suppress(CarrierError):  # not every key may see it, and a subaccount has none
-            told = self._get(f"{self._account}/Balance.json")
+            told = self.get_json(f"{self._account}/Balance.json")
             return balance(told.get("balance"), told.get("currency"))
 
     def callback(self, request: Callback) -> list[News]:
@@ -221,14 +223,6 @@ class Twilio(HttpCarrier):
     def _ids(self, *own):
         """Return what identifies an incoming text; several carriers may use the same account."""
         return tuple(f"{self._account_sid} {each}" for each in own if each)
-
-    def _get(self, path):
-        """Return the JSON object at a path; raise CarrierError for any other answer."""
-        answer = self.ask("GET", path)
-        content = answer.json()
-        if answer.status != 200 or not content:
-            raise self._refusal(answer)
-        return content
 
     def _is_ours(self, message, to, text):
         """Return whether a listed message is this text, from our sender, and has not failed."""
@@ -274,7 +268,7 @@ class Twilio(HttpCarrier):
                 return dict(form)
         raise NotGenuine
 
-    def _refusal(self, answer):
+    def error_of(self, answer: Answer) -> CarrierError:
         """Return the CarrierError that an answer means."""
         code = _code(answer)
         if code is None:

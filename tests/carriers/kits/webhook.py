@@ -25,7 +25,7 @@ class WebhookServer(CarrierServer):
         return body["to"], body["message"]
 
     def take(self, request):
-        id = request.headers["webhook-id"]
+        id = request.headers.get("webhook-id")
         if self.keeps_ids and id in self.kept:
             return self.kept[id]
         answer = super().take(request)
