@@ -65,11 +65,17 @@ class Pulse:
         self.seen = {}  # for each sender, its last beat count and when we first saw it
         self.looked_at = -math.inf
 
-    def is_fresh(self, sender: uuid.UUID) -> bool:
-        """Return whether texts that this sender claimed may still be given to a carrier."""
-        monotonic, ahead = self.moment()
-        passed = monotonic - self.beaten_at + max(0, ahead - self.ahead)
-        return sender == self.sender and passed <= FRESH
+    def is_fresh(self, sender: uuid.UUID, *moments: tuple[float, float]) -> bool:
+        """Return whether texts that this sender claimed may still be given to a carrier.
+
+        The last beat has to be fresh, and so do these moments.
+        """
+        monotonic, now_ahead = self.moment()
+        passed = [
+            monotonic - at + max(0, now_ahead - ahead)
+            for at, ahead in ((self.beaten_at, self.ahead), *moments)
+        ]
+        return sender == self.sender and max(passed) <= FRESH
 
     def moment(self) -> tuple[float, float]:
         """Return the monotonic clock, and how many seconds the wall clock is ahead of it."""

@@ -236,7 +236,8 @@ class Sender:
         if message.key_id not in self.key_names:
             self.key_names |= names_of({message.key_id})
         name = self.key_names.get(message.key_id)
-        return Send(message, name, self.pulse.sender, self.terms, probe=self.watch.probe)
+        pulse, probe = self.pulse, self.watch.probe
+        return Send(message, name, pulse.sender, self.terms, pulse.moment(), probe=probe)
 
     # Claims
 

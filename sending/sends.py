@@ -40,6 +40,7 @@ class Send:
     key_name: str | None  # for the log
     sender: UUID  # the scheduler's id when it was claimed
     terms: Terms  # as they were when it was judged
+    judged_at: tuple[float, float]  # the moment just before
     not_before: float = 0  # when SEND_RATE lets it go, by the monotonic clock
     since: datetime | None = None  # for a question: when the carrier was first given the text
     probe: datetime | None = None  # when it was chosen to go first after a pause
@@ -112,7 +113,9 @@ class Sends:
     def give(self, send: Send) -> str | None:
         """Give the carrier a text and return its reference; raise NotSent if it may not go.
 
-        This process, or the database, may have stalled since the message was claimed. If connecting
+        This process, or the database, may have stalled since the message was claimed; a stalled
+        process may beat again before this thread goes on, so that beat alone says nothing of what
+        people have decided meanwhile. If connecting
         took long, people may have decided otherwise: the text keeps its place, and is claimed and
         judged again while the session is open.
         """
@@ -123,8 +126,8 @@ class Sends:
         begun_at = clock.monotonic()
         with self.carrier.session():
             has_waited = clock.monotonic() - begun_at > LONGEST_LOOK
-            is_dead = not self.pulse.is_fresh(send.sender)
-            if self.stop.is_requested or is_dead or has_waited:
+            is_late = not self.pulse.is_fresh(send.sender, send.judged_at)
+            if self.stop.is_requested or is_late or has_waited:
                 raise NotSent
             now = clock.now()
             if outcome := outcomes.judge_again(message, send.terms, now):

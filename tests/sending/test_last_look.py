@@ -19,8 +19,9 @@ from running import wait_until
 from samples import HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import heartbeats
-from sending.runtime import Clock, Runtime
-from sending.sends import LONGEST_LOOK
+from sending.heartbeats import FRESH
+from sending.runtime import Clock, Runtime, Threads
+from sending.sends import LONGEST_LOOK, Send
 from stored_messages import again, store
 
 NIGHT = TUESDAY_NOON + 9 * HOUR  # 9 PM in New York
@@ -203,3 +204,30 @@ def test_what_connects_at_once_is_judged_once(settings, at, seconds, given):
     Scheduler(settings, slow, Runtime(hands)).run_pass()
     assert (len(slow.texts), slow.sessions) == (1, given)
     assert again(message).claim_number == given
+
+
+@pytest.mark.parametrize(("seconds", "given"), [(FRESH - 1, True), (FRESH + 1, False)])
+def test_a_text_is_judged_again_if_its_thread_goes_on_late_though_the_scheduler_has_beaten_again(
+    settings, at, seconds, given
+):
+    """The process stood still after the text was judged."""
+    threads, hands, carrier, late = Threads(), Leaping(at), FakeCarrier(), []
+
+    def go_on_late(action, *arguments):
+        if isinstance(arguments[0], Send) and not late:
+            late.append(action)
+            hands.leap(seconds * SECOND)
+            at_once(lambda: OptedOut.add([NEW_YORK], clock.now(), "reply"))
+            pulse, before = scheduler.pulse, hands.monotonic() - 1
+            wait_until(lambda: pulse.beaten_at > before)
+        return action(*arguments)
+
+    def submit(action, *arguments):
+        return threads.submit(go_on_late, action, *arguments)
+
+    at(TUESDAY_NOON)
+    message = store()
+    scheduler = Scheduler(settings, carrier, Runtime(hands, submit))
+    scheduler.run_pass()
+    assert (len(late), len(carrier.texts)) == (1, int(given))
+    assert again(message).status == (Status.SENT if given else Status.BLOCKED)

@@ -388,6 +388,8 @@ class PausingScheduler(Actor, Scheduler):
         """Check that what is open in its name is in its hands."""
         answered = chain.from_iterable(each.recorder.unrecorded for each in self.senders)
         sends = {each.send for each in answered} | {call.send for call in self.calls}
+        unheard = [*self.ended.queue]  # of a call that ended while it did other things
+        sends |= {each.sends.under_way.get(future) for each in self.senders for future in unheard}
         known = {each.message.id for each in sends if each}
         if self.clock.monotonic() - self.machine.failed_at > FRESH:
             open = {each.message_id for each in Attempt.in_hand(self.pulse.sender)}
@@ -1085,7 +1087,7 @@ class Promises(RuleBasedStateMachine):
 
     def judged(self, scheduler, action, send):
         """Check what a scheduler begins, unless it is too late for that."""
-        if not scheduler.pulse.is_fresh(send.sender):
+        if not scheduler.pulse.is_fresh(send.sender, send.judged_at):
             return
         if action == scheduler.sender_of(self.carrier).sends.give:
             self.begun_in_pause(scheduler, send)
