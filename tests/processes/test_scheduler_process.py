@@ -261,7 +261,7 @@ def test_a_queue_goes_through_another_within_two_seconds_of_the_fifth_silence(
 def test_an_urgent_text_goes_within_two_seconds(
     serve, schedule, start, twilio, database_url, every
 ):
-    words = ("keys", "create", "codes", "--urgent", "--quiet-hours", "none")
+    words = ("keys", "create", "codes", "--urgent", "--quiet-hours", "none", "--limit", "9/s")
     create = start("flask", *words, DATABASE_URL=database_url)
     assert create.wait() == 0, create.output
     web = serve(database_url, workers=1, **ALWAYS)

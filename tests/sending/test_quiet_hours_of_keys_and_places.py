@@ -70,6 +70,7 @@ class Sky(FakeCarrier):
 def simulate(first, days, settings, monkeypatch):
     """Live through some days; return the carrier and what happened how often."""
     chance = random.Random(f"keys {first}")
+    random.seed(first)  # delays, and the turns of new keys
     settings = settings._replace(
         quiet_hours=(22 * 60, 6 * 60),
         quiet_hours_file=QUIET_PLACES,
