@@ -113,11 +113,10 @@ class Sends:
     def give(self, send: Send) -> str | None:
         """Give the carrier a text and return its reference; raise NotSent if it may not go.
 
-        This process, or the database, may have stalled since the message was claimed; a stalled
-        process may beat again before this thread goes on, so that beat alone says nothing of what
-        people have decided meanwhile. If connecting
-        took long, people may have decided otherwise: the text keeps its place, and is claimed and
-        judged again while the session is open.
+        This process, or the database, may have stalled since the message was claimed; a process
+        that stalled may beat again before this thread goes on, so the judgement has to be fresh,
+        too. If connecting took long, people may have decided otherwise: the text keeps its place,
+        and is claimed and judged again while the session is open.
         """
         message, clock = send.message, self.clock
         self.stop.sleep(send.not_before - clock.monotonic())
