@@ -56,7 +56,7 @@ class SmsGate(HttpCarrier):
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        """Connect; before that, have SMSGate call back."""
+        """Connect; the first time, have SMSGate call back, too."""
         with super().session():
             if not self._is_registered:
                 with contextlib.suppress(CarrierError):  # the next text tries again
