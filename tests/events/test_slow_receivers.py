@@ -1,15 +1,17 @@
 """Receivers that hang, however many, hold up no other key's events; one has two at once."""
 
+import time
 from collections import Counter
 
 import pytest
 
 from carrier_servers import HANG, Answer
+from carriers import http
 from database import clock
 from events import delivery
-from events.outbox import EventAddress
+from events.outbox import Event, EventAddress
 from messages.model import Message
-from receivers import many
+from receivers import cancelled, many
 from running import wait_until
 from stored_messages import key_named
 
@@ -71,3 +73,36 @@ def test_keys_that_share_an_address_take_turns(receiver, deliveries):
     deliveries()
     wait_until(lambda: any(event["data"]["message_id"] == few for event in receiver.events))
     assert len(receiver.events) < 150
+
+
+class TurnedTime:
+    """The module `time`, whose monotonic clock a test turns on."""
+
+    ahead = 0
+
+    def monotonic(self):
+        return time.monotonic() + self.ahead
+
+    def __getattr__(self, name):
+        return getattr(time, name)
+
+
+def test_a_connection_that_waits_a_minute_for_its_next_event_is_used_again(
+    app_key, receiver, delivering, monkeypatch
+):
+    turned = TurnedTime()
+    monkeypatch.setattr(http, "time", turned)
+    monkeypatch.setattr(delivery, "time", turned)
+    monkeypatch.setattr(delivery, "IDLE", 0.01)
+    receiver.answers["cancelled"] = HANG  # so the receiver is in use all the time
+    cancelled()
+    wait_until(lambda: len(receiver.requests) == 1)
+    for told in (1, 2):
+        many(1)
+        wait_until(lambda told=told: receiver.types == ["expired"] * told)
+        wait_until(lambda: Event.select().count() == 1)
+        turned.ahead += 60
+        time.sleep(0.1)  # it looks at the database some times
+    assert receiver.connections == 2
+    assert Event.get().tries == 0
+    receiver.closing.set()  # ends the one that hangs
