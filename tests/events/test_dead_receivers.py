@@ -110,6 +110,18 @@ def test_tries_of_another_address_do_not_count(receiver, pass_at, problems):
     assert problems(TUESDAY_NOON + HOUR) == []
 
 
+def test_another_address_has_its_own_five_minutes(receiver, pass_at, problems):
+    key = of(receiver)
+    receiver.answer = Answer(500)
+    ended("app")
+    pass_at(TUESDAY_NOON)
+    later = TUESDAY_NOON + HOUR
+    EventAddress.set(key, f"{receiver.url}&new", later)
+    ended("app", later)
+    assert pass_at(later) == []
+    assert problems(later + 5 * MINUTE) != []
+
+
 def test_one_event_that_is_never_taken_beside_others_that_are_is_none(receiver, pass_at, problems):
     of(receiver)
     receiver.answer = Answer(500)
