@@ -329,17 +329,18 @@ def test_a_try_that_outlasts_its_lease_counts_once(app_key):
 
 
 @on_both
-def test_keys_that_had_one_name_after_another_stand_together(app_key):
+@pytest.mark.parametrize(("first", "then"), [(TUESDAY_NOON, LATER), (LATER, TUESDAY_NOON)])
+def test_keys_that_had_one_name_after_another_stand_together(app_key, first, then):
     """A revoked key is told of its messages, too."""
-    for now in (LATER, TUESDAY_NOON):
+    for now in (LATER, first):
         decide_on(store(key=app_key)).cancel("shell", now)
     app_key.revoke(TUESDAY_NOON)
     ApiKey.issue("app", None, TUESDAY_NOON)
     heir, shop = ApiKey.named("app"), key_named("shop")
     for key in (heir, shop):
         EventAddress.set(key, URL, TUESDAY_NOON)
-        decide_on(store(key=key)).cancel("shell", LATER)
+        decide_on(store(key=key)).cancel("shell", then)
     EventAddress.switch_off(shop.id, "by an operator", LATER)
-    told = {app_key.id: (2, 0, TUESDAY_NOON), heir.id: (1, 0, LATER), shop.id: (0, 1, None)}
+    told = {app_key.id: (2, 0, first), heir.id: (1, 0, then), shop.id: (0, 1, None)}
     assert Event.backlogs() == told
     assert Event.by_name() == {"app": (3, 0, TUESDAY_NOON), "shop": (0, 1, None)}
