@@ -92,3 +92,11 @@ def test_an_event_that_can_never_be_recorded_is_given_up_in_the_end(app_key, rec
         deliveries.exchange(clock.now())
     assert Event.get().given_up_at is not None
     assert len(receiver.ids) == len(delivery.DELAYS) + 1
+
+
+def test_an_event_that_is_given_up_meanwhile_is_not_put_off(app_key):
+    cancelled()
+    event, now = Event.get(), clock.now()
+    EventAddress.switch_off(app_key.id, "by an operator", now)
+    Event.put_off(event.id, now + HOUR)
+    assert Event.backlogs()[app_key.id][:2] == (0, 1)
