@@ -110,6 +110,15 @@ def test_an_operator_may_retry_what_did_not_arrive_and_the_old_receipts_count_no
     assert again(message).status == Status.DELIVERED
 
 
+def test_what_an_operator_retries_waits_like_a_new_message():
+    tried = {"attempts": 4, "in_doubt": 1, "due_since": TUESDAY_NOON, "cancelled_by": "Ann"}
+    message = sent(status=Status.UNDELIVERED, receipt_at=TUESDAY_NOON, **tried)
+    assert decide_on(message).retry(LATER, 3 * DAY)
+    after, new = again(message), store(send_at=LATER, status=Status.SCHEDULED)
+    for name in (*tried, "finished_at", "receipt_at", "status", "send_at"):
+        assert getattr(after, name) == getattr(new, name), name
+
+
 @pytest.mark.parametrize("is_late_yes", [True, False])
 @pytest.mark.parametrize("delivered", [True, False])
 def test_a_first_text_that_was_taken_after_all_has_its_receipts_though_a_person_retried_it(
