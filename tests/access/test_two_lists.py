@@ -177,6 +177,14 @@ def test_people_see_why_a_text_was_blocked(settings, run, at, steps, why):
     assert json.loads(run("messages", "show", str(message.id)))["blocked_because"] == why
 
 
+def test_a_listing_that_was_over_is_not_why_a_text_was_blocked():
+    for step in (ENTERED, NOTED):
+        happen(step, Lists(), TUESDAY_NOON)
+    do_not_call.remove([NEW_YORK], TUESDAY_NOON + HOUR, "Olga")
+    blocked = store(status=Status.BLOCKED, finished_at=TUESDAY_NOON + 2 * HOUR)
+    assert blocked.blocked_because is None
+
+
 def test_a_text_that_was_not_blocked_says_nothing_of_the_list(run):
     happen(STOP, Lists(), TUESDAY_NOON)
     shown = json.loads(run("messages", "show", str(store().id)))
