@@ -95,6 +95,12 @@ def test_each_of_two_links_works(app, token, at):
     assert [follow(Visitor(app), each) for each in (second, first)] == [303, 303]
 
 
+def test_links_of_two_people_that_are_made_at_one_moment_both_work(app, token, run):
+    issue("Bert", "front")
+    links = token(), link_of(run, "Bert").partition("#")[2]
+    assert [follow(Visitor(app), each) for each in links] == [303, 303]
+
+
 KEY_CHANGES = {
     "revoke": lambda key: key.revoke(TUESDAY_NOON),
     "rotate": lambda key: key.rotate(TUESDAY_NOON + DAY, TUESDAY_NOON),
