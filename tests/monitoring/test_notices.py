@@ -11,6 +11,7 @@ import pytest
 from access import limits
 from access.keys import ApiKey, Role
 from access.limits import KeyUse
+from access.texted_countries import KeyCountry
 from answers import accepted, sender
 from carrier_servers import DRIP, Answer, playing
 from carriers import Reply
@@ -22,6 +23,7 @@ from messages import model
 from messages.model import Message, Status
 from monitoring import notices
 from monitoring.notices import Notice, Notices
+from own_threads import at_once
 from people import People
 from replies import inbound
 from replies import model as replies
@@ -422,6 +424,12 @@ def test_what_was_new_more_than_a_day_ago_is_told_no_more(news, texts):
     assert news(TUESDAY_NOON + 3 * DAY)[0] == []
 
 
+def test_a_key_that_is_revoked_by_then_is_told_of_no_more(news, texts):
+    texts(EGYPT, now=TUESDAY_NOON + DAY)
+    ApiKey.named("shop").revoke(TUESDAY_NOON + DAY)
+    assert news(TUESDAY_NOON + DAY)[0] == []
+
+
 # Several schedulers
 
 
@@ -446,6 +454,21 @@ def test_several_schedulers_at_once_tell_each_thing_once(settings, people, at):
     with ThreadPoolExecutor(4) as pool:
         assert [*pool.map(run, range(4))] == [None] * 4
     assert len(people.told) == 14, people.told
+
+
+@on_both
+def test_of_several_at_once_one_tells_of_a_country(database_url):
+    for number in range(50):
+        key = key_named(f"key {number}", now=TUESDAY_NOON - 2 * DAY)
+        KeyCountry.note({(key.id, "EG"): TUESDAY_NOON})
+    told = at_once(*[lambda: KeyCountry.take_news(TUESDAY_NOON)] * 4)
+    assert sum(map(len, told)) == 50
+
+
+def test_of_two_who_read_the_same_one_tells_it_again(database_url):
+    for told_at in (TUESDAY_NOON, TUESDAY_NOON + DAY):
+        both = Notice.about("approvals"), Notice.about("approvals")
+        assert [each.change(told_at=told_at) for each in both] == [True, False]
 
 
 # Addresses
