@@ -1,6 +1,7 @@
 """A carrier that says too fast, is down or refuses the account: when it is tried, and till when."""
 
 import logging
+import uuid
 from collections import Counter
 
 import pytest
@@ -14,7 +15,7 @@ from monitoring import health
 from running import wait_until
 from samples import HOUR, MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending.carrier_state import CarrierState
+from sending.carrier_state import CarrierState, Permission, state_of
 from sending.heartbeats import Heartbeat
 from sending.sends import Answer, Send
 from several_carriers import NamedCarrier
@@ -227,6 +228,22 @@ def test_a_pause_that_is_lengthened_is_not_ended_by_the_probe_under_way(run_pass
     run_pass(TUESDAY_NOON + 31 * SECOND - MILLISECOND)
     assert len(carrier.texts) == 2
     assert run_pass(TUESDAY_NOON + 31 * SECOND)["sent"] == 9
+
+
+def test_the_late_answer_to_a_probe_lets_nobody_go_beside_that_of_the_next_pause(database_url):
+    first, second, third = (uuid.UUID(int=n) for n in (1, 2, 3))
+    CarrierState.prepare("fake")
+    probes = []
+    for sender, now in ((first, TUESDAY_NOON), (second, TUESDAY_NOON + MINUTE)):
+        CarrierState.begin_pause("fake", now)
+        state = state_of("fake")
+        assert state.permission(now + MINUTE, sender) is Permission.PROBE
+        probes.append(state.probe_claimed_at)
+    CarrierState.end_probe("fake", probes[0])
+    later = TUESDAY_NOON + HOUR
+    assert state_of("fake").permission(later, third) is Permission.NONE
+    CarrierState.end_probe("fake", probes[1])
+    assert state_of("fake").permission(later, third) is Permission.PROBE
 
 
 def test_too_fast_between_the_parts_of_a_text_is_a_pause_for_all(run_pass, carrier):
