@@ -103,6 +103,13 @@ def test_whatever_its_trouble_is_it_is_told_everywhere_alike_until_it_is_over(
     assert 'carrier_trouble{carrier="us"} 0.0' in metrics(app)
 
 
+def test_the_first_in_trouble_stands_for_all(settings):
+    CarrierState.record_pass(TUESDAY_NOON, {"us": ["eu"], "eu": ["us"]})
+    CarrierState.begin_pause("eu", TUESDAY_NOON, trouble="no credit")
+    found = read(TUESDAY_NOON, settings)
+    assert (found.carrier, found.trouble, found.is_down) == ("eu", "no credit", False)
+
+
 def metrics(app):
     return app.test_client().get("/metrics", headers=TOKEN).text
 
