@@ -193,7 +193,6 @@ class KeyUse(Table):
     def _forget_before(cls, window):
         """Delete windows like this one that are long over."""
         alike = (cls.key_id == window.key_id) & (cls.seconds == window.seconds)
-        alike &= cls.in_parts == window.in_parts
         cls.delete().where(
             alike, cls.begins < window.begins - WINDOWS_KEPT * window.seconds
         ).execute()
