@@ -4,6 +4,7 @@ import argparse
 import ast
 import json
 import os
+import pkgutil
 import re
 import shlex
 import shutil
@@ -32,7 +33,7 @@ from events.outbox import Event, EventAddress
 from messages.model import FINISHED, Message, Status
 from postgres_server import installed
 from running import ROOT, Process, free_port, wait_until
-from samples import TUESDAY_NOON
+from samples import DAY, MINUTE, SECOND, TUESDAY_NOON
 from settings import VERSION
 from stored_messages import decide_on, key_named, store
 
@@ -506,6 +507,37 @@ def test_the_readme_gives_the_same_defaults():
     described = SETTING_ROW.findall(PAGES["README.md"])
     assert len(described) == 10
     assert {*described} <= {*SETTING_ROW.findall(PAGES["docs/settings.md"])}
+
+
+NUMBERS = [  # what a page says, where the code has the number, and the number
+    ("docs/events.md", "a 2xx within 15 seconds", "events.delivery:TIMEOUT", 15),
+    ("docs/deploying.md", "pause of at most ten seconds", "sending.watch:SHORT_PAUSE", 10),
+    ("docs/deploying.md", "15 seconds for receivers of events", "events.delivery:TIMEOUT", 15),
+    ("docs/deploying.md", "events and notices", "monitoring.notices:PATIENCE", 15),
+    ("docs/carriers.md", "asks, at most an hour", "carriers.http:LONGEST_PAUSE", 3600),
+    ("docs/carriers.md", "in the last ten minutes", "carriers.http:RECENTLY", 600),
+    ("docs/carriers.md", "there within ten seconds", "carriers:CONNECT_TIMEOUT", 10),
+    ("docs/carriers.md", "more than a second of connecting", "sending.sends:LONGEST_LOOK", 1),
+    ("docs/carriers.md", "a minute apart", "sending.outcomes:GIVEN_AGAIN_WITHIN", MINUTE),
+    ("docs/carriers.md", "last 15 seconds", "sending.carrier_state:LATELY", 15 * SECOND),
+    ("docs/carriers.md", "the first 2,000 characters", "replies.meaning:LONGEST_READ", 2000),
+    ("docs/carriers/smpp.md", "at least five seconds", "scheduler:LISTENS", 5),
+    ("docs/carriers/twilio.md", "half a minute after", "carriers:LISTED_WITHIN", 30 * SECOND),
+    ("docs/carriers/twilio.md", "from a day before", "sending.sender:CLOCKS_DIFFER", DAY),
+    ("docs/carriers/twilio.md", "off by a minute", "sending.outcomes:PUT_OFF", MINUTE),
+    ("docs/carriers/twilio.md", "(three days", "sending.recorder:LONGEST_UNHEARD", 3 * DAY),
+    ("docs/decisions.md", "every three seconds", "sending.heartbeats:BEAT_EVERY", 3),
+    ("docs/decisions.md", "only within ten seconds", "sending.heartbeats:FRESH", 10),
+    ("docs/decisions.md", "for twenty seconds", "sending.heartbeats:WATCHED", 20),
+    ("docs/operating.md", "in half a minute", "monitoring.dead_web:PAUSES", (15, 15)),
+    ("docs/operating.md", "once a minute", "monitoring.dead_scheduler:TRY_EVERY", MINUTE),
+]
+
+
+@pytest.mark.parametrize(("page", "words", "place", "number"), NUMBERS)
+def test_a_number_in_the_pages_is_that_of_the_code(page, words, place, number):
+    assert words in " ".join(PAGES[page].split())
+    assert pkgutil.resolve_name(place) == number
 
 
 @pytest.mark.parametrize("host", ["app.json", "render.yaml"])
