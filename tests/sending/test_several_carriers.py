@@ -89,6 +89,15 @@ def test_the_longest_due_goes_first_whoever_else_could_take_it(run_both, us, eu)
     assert [text for _, text in eu.texts[1:]] == [*"543210"]
 
 
+def test_an_answer_of_one_ends_no_others_row_of_silences(database_url):
+    for name in ("us", "eu"):
+        CarrierState.prepare(name)
+        CarrierState.count_silence(name)
+    assert not any([CarrierState.count_silence("eu") for _ in range(3)])
+    CarrierState.reset_silences("us")
+    assert CarrierState.count_silence("eu"), "the fifth"
+
+
 @pytest.mark.parametrize(
     ("seconds", "is_waited_for"), [(59, True), (60, True), (60.001, False), (61, False)]
 )
