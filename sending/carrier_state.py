@@ -109,8 +109,7 @@ class CarrierState(Table):
     @classmethod
     def note_heard(cls, name: str, until: datetime) -> None:
         """Note that the list of incoming texts was read up to an instant."""
-        is_news = cls.heard_until.is_null() | (cls.heard_until < until)
-        cls.update(heard_until=until).where(cls.name == name, is_news).execute()
+        cls.update(heard_until=until).where(cls.name == name).execute()
 
     def was_paused(self, now: datetime) -> bool:
         """Return whether no scheduler has run lately."""
