@@ -25,6 +25,7 @@ from fake_carrier import FOR_NOW, SLOWLY
 from messages.attempts import Attempt
 from messages.model import FURTHEST_AHEAD, Message, Status
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
+from sending import outcomes
 from sending.carrier_state import CarrierState
 from signed_callbacks import SECRET, VONAGE, of_vonage
 from stored_messages import again, held, key_named, store
@@ -187,6 +188,10 @@ def test_an_event_that_was_never_tried_is_tried_at_once(run_pass):
 
 def test_the_next_try_of_an_event_is_no_further_than_its_longest_delay():
     assert timedelta(seconds=1.2 * DELAYS[-1]) == LONGEST_DELAY
+
+
+def test_the_next_try_of_a_text_is_no_further_than_a_clock_could_be_ahead():
+    assert max(outcomes.retry_delay(99, 86_400) for _ in range(100)) < FURTHEST_AHEAD
 
 
 def test_what_ends_after_the_step_is_redacted_in_its_time(run_pass):
