@@ -2,6 +2,7 @@
 
 import json
 import sys
+import uuid
 from itertools import product
 
 import pytest
@@ -11,15 +12,16 @@ from carriers import CarrierError, LateAnswer, OptOut, Receipt
 from carriers.ways import Way
 from databases import on_both, on_sqlite
 from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, die_instead
-from messages.attempts import Attempt
+from messages.attempts import Attempt, Result, was_refused
 from messages.model import Message, Status
 from own_threads import thread_after
 from replies import inbound, opt_outs
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import retention
+from sending import heartbeats, retention
+from sending.heartbeats import Heartbeat
 from sending.outcomes import MAY_HAVE_TAKEN_IT, MOST_DEATHS
 from sending.runtime import THIS_MACHINE, Runtime
-from stored_messages import again, decide_on, held, store, take_over
+from stored_messages import FAKE, again, decide_on, held, store, take_over
 
 pytestmark = on_both
 
@@ -139,6 +141,25 @@ def test_a_text_that_an_operator_retries_may_see_as_many_deaths_again(give, aska
     assert again(message).finished_at is None
     give(askable, [None], TUESDAY_NOON + 2 * DAY)
     assert again(message).status == Status.SENT
+
+
+def test_a_no_from_before_a_retry_is_no_repeated_one(database_url):
+    """A refusal of the account that is repeated says that the text is at fault."""
+    message = store(status=Status.FAILED, finished_at=TUESDAY_NOON, claim_number=1)
+    told = {"result": Result.REFUSED, "words": "no credit", "ended_at": TUESDAY_NOON}
+    Attempt.create(message=message, number=1, carrier="fake", begun_at=TUESDAY_NOON, **told)
+    assert was_refused(message, FAKE, "no credit", TUESDAY_NOON + HOUR)
+    assert decide_on(message).retry(TUESDAY_NOON + HOUR, 3 * DAY)
+    assert not was_refused(again(message), FAKE, "no credit", TUESDAY_NOON + HOUR)
+
+
+def test_the_death_of_a_scheduler_takes_no_text_from_the_next_one_that_has_it(database_url):
+    message, dead = held(Status.SENDING, claim_number=2), uuid.uuid4()
+    heartbeat = Heartbeat.create(sender=dead, beat_at=TUESDAY_NOON)
+    Attempt.create(message=message, number=1, carrier="fake", sender=dead, begun_at=TUESDAY_NOON)
+    assert heartbeats.take_over(heartbeat, TUESDAY_NOON + HOUR) == 0
+    assert (again(message).status, again(message).in_doubt) == (Status.SENDING, 0)
+    assert [each.result for each in attempts_of(message)] == ["unclear", None]
 
 
 def test_a_carrier_is_asked_since_the_first_death_also_after_a_second(run_pass, give, askable):
