@@ -309,6 +309,22 @@ def test_what_was_read_before_it_was_told_is_decided():
     assert (Reply.get().may_be_no, told()["may_be_no"]) == (False, False)
 
 
+def test_a_text_whose_last_part_comes_as_it_is_settled_is_told_once(monkeypatch):
+    sent()
+    address()
+    hear("me, or ", part=part(1))
+    due, lock = LATER + 5 * MINUTE, inbound.lock_numbers
+
+    def lock_after_the_last_part(numbers):
+        monkeypatch.setattr(inbound, "lock_numbers", lock)
+        hear("stop", due - SECOND, part=part(2))
+        lock(numbers)
+
+    monkeypatch.setattr(inbound, "lock_numbers", lock_after_the_last_part)
+    inbound.settle(due)
+    assert told()["text"] == "me, or stop"
+
+
 @pytest.mark.parametrize("odd", [Part("", 0, 0), Part("7", 2, 3), Part("\ud800", 255, 0)])
 def test_parts_that_fit_nowhere_are_shown_as_they_are(odd):
     hear("hello", part=odd)
@@ -500,7 +516,7 @@ def test_what_comes_two_minutes_late_is_not_answered(seconds, answered):
 
 def test_within_a_day_a_number_has_one_answer_of_each_kind():
     sent()
-    for hours in range(0, 48, 6):
+    for hours in (0, 1, 23, 24, 47):
         for text in ("STOP", "HELP", "START"):
             hear(text, LATER + hours * HOUR, ANSWERING)
     given = {(m.answers, m.created_at) for m in answers()}
