@@ -33,7 +33,7 @@ from events.outbox import Event, EventAddress
 from messages.model import FINISHED, Message, Status
 from postgres_server import installed
 from running import ROOT, Process, free_port, wait_until
-from samples import DAY, MINUTE, SECOND, TUESDAY_NOON
+from samples import DAY, TUESDAY_NOON
 from settings import VERSION
 from stored_messages import decide_on, key_named, store
 
@@ -524,8 +524,6 @@ NUMBERS = [  # what a page says, where the code has the number, and the number
     ("docs/decisions.md", "every three seconds", "sending.heartbeats:BEAT_EVERY", 3),
     ("docs/decisions.md", "only within ten seconds", "sending.heartbeats:FRESH", 10),
     ("docs/decisions.md", "for twenty seconds", "sending.heartbeats:WATCHED", 20),
-    ("docs/operating.md", "in half a minute", "monitoring.dead_web:PAUSES", (15, 15)),
-    ("docs/operating.md", "once a minute", "monitoring.dead_scheduler:TRY_EVERY", MINUTE),
 ]
 
 
