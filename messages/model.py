@@ -225,10 +225,11 @@ class Message(Table):
     def read_again(self) -> None:
         """Lock this message, and read again its doubts and people's decisions."""
         columns = Message.in_doubt, Message.lane, Message.cancelled_by, Message.expires_at
-        this = Message.select(*columns).where(Message.id == self.id)
+        this = Message.select(*columns, Message.tries_before).where(Message.id == self.id)
         if found := db.lock_rows(this).first():
             self.in_doubt, self.lane = found.in_doubt, found.lane
             self.cancelled_by, self.expires_at = found.cancelled_by, found.expires_at
+            self.tries_before = found.tries_before
 
     def settle_doubts(self, carrier: Way, settled: int, once: bool = False) -> Self | None:
         """Note that copies of this message are no longer unclear, and return its present state.

@@ -10,6 +10,7 @@ import pytest
 from access.do_not_call import DoNotCall
 from carriers import CarrierError, LateAnswer, OptOut, Receipt
 from carriers.ways import Way
+from database import db
 from databases import on_both, on_sqlite
 from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, die_instead
 from messages.attempts import Attempt, Result, was_refused
@@ -21,7 +22,7 @@ from sending import heartbeats, retention
 from sending.heartbeats import Heartbeat
 from sending.outcomes import MAY_HAVE_TAKEN_IT, MOST_DEATHS
 from sending.runtime import THIS_MACHINE, Runtime
-from stored_messages import FAKE, again, decide_on, held, store, take_over
+from stored_messages import FAKE, again, decide_on, die_with_one, held, store, take_over
 
 pytestmark = on_both
 
@@ -273,6 +274,27 @@ def test_a_late_word_is_that_of_the_first_copy_in_doubt(give, carrier, history, 
     give(carrier, [], now)
     assert again(message).status == (Status.DELIVERED if others else Status.SENT)
     assert len(carrier.texts) == copies
+
+
+def test_a_late_no_to_a_text_from_before_a_retry_leaves_the_doubt_of_another(run_pass, carrier):
+    """Its scheduler was taken for dead, and so was the next one that had the text."""
+    message, later = store(), TUESDAY_NOON + HOUR
+
+    def refuse_late():
+        carrier.answers = {}
+        take_over(later)
+        Message.update(status=Status.EXPIRED, finished_at=later).execute()
+        assert decide_on(again(message)).retry(later, 3 * DAY)
+        assert die_with_one(later) == 1
+        take_over(later)
+        Message.update(status=Status.CANCELLED, finished_at=later).execute()
+        db.close()  # of this thread
+        return FOR_GOOD
+
+    carrier.answers[NEW_YORK] = refuse_late
+    run_pass(TUESDAY_NOON)
+    assert [each.result for each in attempts_of(message)] == ["refused", "unclear"]
+    assert again(message).in_doubt == 1
 
 
 def test_a_no_that_comes_after_the_take_over_is_noted_with_its_copy(database_url):
