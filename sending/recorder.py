@@ -284,6 +284,7 @@ class Recorder:
                 {message.id: said}, now, self.way, {message.id: found[0].number}
             )
         with db.atomic():
+            message.read_again()
             ruled_out = doubts.rule_out(message, self.way, now)
             message = message.settle_doubts(self.way, ruled_out)
             if found or message is None or message.status not in WAITING:
