@@ -187,6 +187,25 @@ def test_a_list_that_breaks_off_is_read_again(many, listen, twilio_server, monke
     assert len(texts()) == 30
 
 
+def test_what_comes_while_a_long_list_is_read_is_read_next(
+    many, listen, twilio_server, at, monkeypatch
+):
+    told, hours = twilio_server.told, iter(range(1, 99))
+
+    def tell_slowly(request):
+        at(BACK + next(hours) * HOUR)
+        return told(request)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(twilio_server, "told", tell_slowly)
+        listen(BACK)
+    ended = BACK + (next(hours) - 1) * HOUR
+    assert ended > BACK + 2 * HOUR
+    twilio_server.messages.insert(0, incoming(LONDON, "Meanwhile", at=BACK + HOUR))
+    listen(ended + 10 * MINUTE)
+    assert (LONDON, "Meanwhile") in texts()
+
+
 def test_that_there_are_too_many_is_told(many, listen, monkeypatch, caplog):
     with monkeypatch.context() as patch:
         patch.setattr("sending.recorder.MOST_PARTS", 2)
