@@ -15,9 +15,11 @@ from access.audit import Audit
 from access.do_not_call import OptedOut
 from access.keys import ApiKey
 from access.limits import KeyUse, lock_numbers, parse, parse_recipient_limit
+from access.texted_countries import KeyCountry
 from carriers import OptOut, Receipt
 from database import clock, db
 from databases import on_postgres
+from events.delivery import Deliveries, Try
 from events.outbox import Event, EventAddress
 from messages import receipts, waiting
 from messages.attempts import Attempt
@@ -37,6 +39,7 @@ from stored_messages import (
     key_named,
     look,
     new_message,
+    store,
     store_many,
 )
 
@@ -173,6 +176,29 @@ def test_of_two_changes_of_a_text_at_once_the_second_knows_the_first(
     in_order(lambda act: act(), first, lambda: None, closing(then))
     assert again(message).status == after
     assert Audit.select().count() == (retry in (first, then) and after == Status.SCHEDULED)
+
+
+def test_countries_of_keys_in_opposite_orders_are_no_deadlock(in_order):
+    one, two = key_named("app").id, key_named("shop").id
+    both = locking(KeyCountry.note, dict.fromkeys([(two, "US"), (one, "US")], TUESDAY_NOON))
+    in_order(lambda key: KeyCountry.note({(key, "US"): TUESDAY_NOON}), one, two, both)
+
+
+def test_events_of_keys_that_failed_in_opposite_orders_are_no_deadlock(in_order):
+    tries, url = [], "http://127.0.0.1/events"
+    for name in ("app", "shop"):
+        EventAddress.set(key_named(name), url, TUESDAY_NOON)
+        decide_on(store(key=key_named(name))).cancel("shell", TUESDAY_NOON)
+        event, address = Event.get(Event.key == key_named(name)), EventAddress.of(key_named(name))
+        tries.insert(0, Try(event, address, None, "no answer"))
+    record = Deliveries(300, Message.note_notified).record_tries
+    one, two = key_named("app").id, key_named("shop").id
+
+    def fail(key):
+        EventAddress.note_failure(key, url, TUESDAY_NOON)
+
+    in_order(fail, one, two, closing(record, tries, TUESDAY_NOON))
+    assert {each.failures for each in EventAddress.select()} == {2}
 
 
 def test_the_same_idempotency_keys_in_opposite_orders_are_no_deadlock(in_order):
