@@ -539,3 +539,14 @@ def test_the_log_has_a_line_an_event_without_number_or_text(run_pass, carrier, c
     assert f"message {sent.id} sent" in lines
     assert f"message {failed.id} failed: no such number" in lines
     assert not re.search("attack|1212555", caplog.text)
+
+
+@pytest.mark.parametrize(("seconds", "is_closed"), [(60, True), (0, False)])
+def test_a_carrier_stays_open_once_the_time_to_stop_is_up(settings, carrier, seconds, is_closed):
+    """To say goodbye may take long, and what is not acknowledged comes again."""
+    closed = []
+    carrier.close = lambda: closed.append(carrier)
+    stopped = Scheduler(settings._replace(shutdown_timeout=seconds), carrier)
+    stopped.stop.request()
+    stopped.close()
+    assert bool(closed) == is_closed
