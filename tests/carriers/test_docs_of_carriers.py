@@ -93,6 +93,13 @@ def test_the_docs_sort_a_carriers_answers_as_it_does(name):
 
 
 @by_all
+def test_the_code_of_an_opt_out_is_said_where_a_refusal_is_explained(name):
+    (explained,) = re.findall(r"^\| \*\*permanent\*\*.*$", COMMON, re.MULTILINE)
+    code = CLASSES[name].opted_out
+    assert re.findall(rf"{title(name)}'s (\d+)", explained) == ([str(code)] if code else [])
+
+
+@by_all
 def test_a_text_in_doubt_is_what_a_carriers_section_says(name):
     doubt = row(name, "Carrier | Permanent")[3]
     assert "no answer" in doubt
