@@ -26,7 +26,6 @@ from peewee import (
 )
 
 from carriers import LISTED_WITHIN
-from carriers.ways import Way
 from database import MILLISECOND, PAST, CarrierTextField, InstantField, Table, db
 from database.clock import SKEW
 from messages.model import FURTHEST_AHEAD, Message, first_id
@@ -104,13 +103,13 @@ class Attempt(Table):
 
     @classmethod
     def open_copies(
-        cls, ids: Collection[uuid.UUID], carrier: Way, numbers: Mapping[uuid.UUID, int]
+        cls, ids: Collection[uuid.UUID], carrier: str, numbers: Mapping[uuid.UUID, int]
     ) -> dict[uuid.UUID, Self]:
         """Return, by message id, the open attempts to which an acceptance may refer.
 
         `numbers` says which they are; without a number it is a message's first open attempt.
         """
-        copies, by_carrier = {}, (carrier.name, None)
+        copies, by_carrier = {}, (carrier, None)
         of_these = cls.message.in_([*ids])
         for copy in cls.select().where(of_these, cls.is_open()).order_by(cls.number):
             number = numbers.get(copy.message_id)
@@ -123,7 +122,7 @@ class Attempt(Table):
         cls,
         copies: Mapping[uuid.UUID, Self],
         references: Mapping[uuid.UUID, str | None],
-        carrier: Way,
+        carrier: str,
         now: datetime,
     ) -> None:
         """Record that a carrier accepted copies of locked messages; both are by message id."""
@@ -132,13 +131,13 @@ class Attempt(Table):
         rows = []
         for id, copy in copies.items():
             row = id, copy.number, copy.begun_at, Result.TAKEN, now, None, references[id]
-            rows.append((*row, copy.carrier or carrier.name, None))
+            rows.append((*row, copy.carrier or carrier, None))
         if rows:
             upsert = cls.insert_many(rows, (*key, cls.begun_at, *told))
             upsert.on_conflict(conflict_target=key, preserve=told).execute()
 
     @classmethod
-    def given_to(cls, phone: str, carrier: Way) -> ModelSelect:
+    def given_to(cls, phone: str, carrier: str) -> ModelSelect:
         """Select the copies of texts to a phone number that a carrier has, or may have."""
         may_have_it = cls.is_open() | (cls.result == Result.TAKEN)
         copies = cls.select(cls).join(Message)
@@ -223,9 +222,9 @@ class Attempt(Table):
         return found
 
     @classmethod
-    def is_by(cls, carrier: Way) -> Expression:
+    def is_by(cls, carrier: str) -> Expression:
         """Match attempts at this carrier, or at an unknown one."""
-        return (cls.carrier == carrier.name) | cls.carrier.is_null()
+        return (cls.carrier == carrier) | cls.carrier.is_null()
 
     def _is_this(self):
         return (Attempt.message == self.message_id) & (Attempt.number == self.number)
@@ -240,7 +239,7 @@ class Attempt(Table):
         return cls.result.is_null() | IS_UNCLEAR
 
 
-def was_refused(message: Message, carrier: Way, words: str, before: datetime) -> bool:
+def was_refused(message: Message, carrier: str, words: str, before: datetime) -> bool:
     """Return whether a carrier refused a message in these words before an instant.
 
     Refusals from before a person retried it do not count.

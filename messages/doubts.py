@@ -7,13 +7,12 @@ from datetime import datetime
 from peewee import Expression
 
 from carriers.lanes import Lane
-from carriers.ways import Way
 from database import FEW, db, lock_texts
 from messages.attempts import DIED, IS_ASKED_ABOUT, IS_UNCLEAR, Attempt, Result
 from messages.model import WAITING, Message, Status, has_status
 
 
-def to_ask(carrier: Way, now: datetime, limit: int) -> list[Attempt]:
+def to_ask(carrier: str, now: datetime, limit: int) -> list[Attempt]:
     """Return some attempts to ask a carrier about now, the longest due first.
 
     Their messages are waiting, and no scheduler is asking about them yet.
@@ -23,13 +22,13 @@ def to_ask(carrier: Way, now: datetime, limit: int) -> list[Attempt]:
     return [*waiting.order_by(Attempt.ask_at).limit(limit)]
 
 
-def take(message_id: uuid.UUID, carrier: Way, sender: uuid.UUID, now: datetime) -> bool:
+def take(message_id: uuid.UUID, carrier: str, sender: uuid.UUID, now: datetime) -> bool:
     """Claim the question about a message; return False if another scheduler has claimed it."""
     own = _is_unclear_at(carrier) & _is_to_ask(now) & (Attempt.message == message_id)
     return Attempt.update(sender=sender).where(own).execute() > 0
 
 
-def ask_again_at(message_id: uuid.UUID, carrier: Way, at: datetime) -> None:
+def ask_again_at(message_id: uuid.UUID, carrier: str, at: datetime) -> None:
     """Decide when a carrier is asked about a message, by whatever scheduler."""
     own = _is_unclear_at(carrier) & IS_ASKED_ABOUT & (Attempt.message == message_id)
     Attempt.update(ask_at=at, sender=None).where(own).execute()
@@ -57,13 +56,13 @@ def texts_at(
     return found
 
 
-def unclear_at(carrier: Way, message_id: uuid.UUID) -> list[Attempt]:
+def unclear_at(carrier: str, message_id: uuid.UUID) -> list[Attempt]:
     """Return the copies of a message about which a carrier is asked, the first of them first."""
     own = _is_unclear_at(carrier) & IS_ASKED_ABOUT & (Attempt.message == message_id)
     return [*Attempt.select().where(own).order_by(Attempt.number)]
 
 
-def forget_ids(carrier: Way, before: datetime) -> int:
+def forget_ids(carrier: str, before: datetime) -> int:
     """Ask a carrier no more about texts that it was given first before an instant; count them.
 
     They are in doubt like those of a carrier that cannot be asked.
@@ -78,14 +77,14 @@ def forget_ids(carrier: Way, before: datetime) -> int:
                 lane = Lane.read(message.lane)
                 forget = Attempt.update(ask_at=None).where(old, Attempt.message == id)
                 for _ in range(forget.execute()):
-                    lane = lane.forgotten(carrier.name)
+                    lane = lane.forgotten(carrier)
                 Message.update(lane=str(lane)).where(Message.id == id).execute()
     return len(ids)
 
 
 def rule_out(
     message: Message,
-    carrier: Way,
+    carrier: str,
     now: datetime,
     result: Result = Result.NOT_TAKEN,
     words: str | None = None,

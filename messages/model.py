@@ -21,7 +21,6 @@ from peewee import (
 from access.do_not_call import DoNotCallHistory
 from access.keys import ApiKey
 from carriers.lanes import FIRST, Lane
-from carriers.ways import Way
 from database import (
     EPOCH,
     MILLISECOND,
@@ -230,7 +229,7 @@ class Message(Table):
             self.in_doubt, self.lane = found.in_doubt, found.lane
             self.cancelled_by, self.expires_at = found.cancelled_by, found.expires_at
 
-    def settle_doubts(self, carrier: Way, settled: int, once: bool = False) -> Self | None:
+    def settle_doubts(self, carrier: str, settled: int, once: bool = False) -> Self | None:
         """Note that copies of this message are no longer unclear, and return its present state.
 
         `settled` counts those made since a person last retried it. All copies at the carrier are
@@ -241,7 +240,7 @@ class Message(Table):
             message = db.lock_rows(this).first()
             if message:
                 message.in_doubt = max(0, message.in_doubt - settled)
-                message.lane = str(Lane.read(message.lane).settled(carrier.name, once))
+                message.lane = str(Lane.read(message.lane).settled(carrier, once))
                 message.save(only=[Message.in_doubt, Message.lane])
         return message
 

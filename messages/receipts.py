@@ -15,7 +15,6 @@ from peewee import ValuesList
 
 from carriers import Receipt, Shown
 from carriers.lanes import FIRST
-from carriers.ways import Way
 from database import db, lock_texts
 from messages import receipts_by_number as by_number
 from messages.attempts import DIED, Attempt, Result
@@ -39,7 +38,7 @@ _MAY_BECOME = {  # nothing overrides delivered
 def record_accepted(
     references: Mapping[UUID, str | None],
     now: datetime,
-    carrier: Way,
+    carrier: str,
     numbers: Mapping[UUID, int] | None = None,
     *,
     only_open: bool = False,
@@ -104,7 +103,7 @@ def _take(references, now, carrier, numbers, only_open=False):
     taken = ValuesList(rows, alias="taken")
     id, reference, tries = db.typed(taken, "uuid", "text", "integer")
     accept = Message.update(
-        carrier=carrier.name,
+        carrier=carrier,
         status=Status.SENT,
         finished_at=now,
         last_error=None,
@@ -118,11 +117,11 @@ def _take(references, now, carrier, numbers, only_open=False):
     for id, copy in in_doubt.items():
         message = Message.get_by_id(id)
         since_retry = copy.number > message.tries_before
-        message.settle_doubts(Way(copy.carrier or FIRST), int(since_retry), once=True)
+        message.settle_doubts(copy.carrier or FIRST, int(since_retry), once=True)
     return [phone for _, phone in changed]
 
 
-def shown(said: Iterable[Shown], now: datetime, carrier: Way) -> int:
+def shown(said: Iterable[Shown], now: datetime, carrier: str) -> int:
     """Record that a carrier has texts, as its reports show; return how many that changed.
 
     This changes only texts without a recorded answer: those in doubt, and those under way.
@@ -144,7 +143,7 @@ def _counts(said, message):
     return message.parts == 1 or not said.of_part
 
 
-def found(attempt: Attempt, references: Collection[str], now: datetime, carrier: Way) -> bool:
+def found(attempt: Attempt, references: Collection[str], now: datetime, carrier: str) -> bool:
     """Record the answer to a question about a copy in doubt; return whether the carrier has it.
 
     `references` are those of all equal texts since then. The first one that belongs to no other
@@ -164,7 +163,7 @@ def found(attempt: Attempt, references: Collection[str], now: datetime, carrier:
 # What carriers report later
 
 
-def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: Way) -> None:
+def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: str) -> None:
     """Record receipts, in any order and any number of times.
 
     `delivered` is final; otherwise the first receipt counts.
@@ -218,9 +217,9 @@ def forget(now: datetime) -> int:
 
 def _apply_early(references, phones, carrier, now):
     """Apply a carrier's receipts that came before these acceptances, or name these phones."""
-    names = [f"{carrier.name} {each}" for each in references.values() if each]
+    names = [f"{carrier} {each}" for each in references.values() if each]
     meant = EarlyReceipt.reference.in_(names) | EarlyReceipt.message_id.in_([*references])
-    own = EarlyReceipt.carrier == carrier.name
+    own = EarlyReceipt.carrier == carrier
     _apply_kept(EarlyReceipt.select().where(meant, own), now)
     if phones:
         _apply_kept(by_number.kept_lately(phones).where(own), now)
@@ -230,7 +229,7 @@ def _apply_kept(kept, now):
     """Apply the kept receipts that belong to messages; return the ids of those messages."""
     ids = set()
     for early in _delivered_first(kept):
-        if id := _apply(early.receipt, early.received_at, Way(early.carrier), now):
+        if id := _apply(early.receipt, early.received_at, early.carrier, now):
             early.delete_instance()
             ids.add(id)
     return ids
@@ -254,11 +253,11 @@ def _apply(said, at, carrier, now):
     Message.change(Message.update(changes).where(counts, _MAY_BECOME[status]))
     copy.note_receipt(status, at)
     about = {"message_id": str(id)}
-    log.info("message %s is %s by a receipt of %s", id, status, carrier.name, extra=about)
+    log.info("message %s is %s by a receipt of %s", id, status, carrier, extra=about)
     return id
 
 
-def copy_of(said: Receipt, at: datetime, carrier: Way) -> Attempt | None:
+def copy_of(said: Receipt, at: datetime, carrier: str) -> Attempt | None:
     """Return the copy that a receipt is about, or None if that is not known.
 
     It is the latest copy with this reference, or else the first open copy of the message that the

@@ -45,7 +45,7 @@ class Recorder:
         self, terms: Terms, watch: CarrierWatch, routes: Routes, counts: Counter, retry: Callable
     ):
         self.terms, self.watch, self.counts, self.retry = terms, watch, counts, retry
-        self.clock, self.routes, self.way = watch.clock, routes, routes.way(watch.name)
+        self.clock, self.routes, self.name = watch.clock, routes, watch.name
         self.unrecorded = []  # answers
         self.given_up = set()  # sends of which nothing can be recorded: they stay claimed
 
@@ -88,7 +88,7 @@ class Recorder:
         """
         send = answer.send
         if send.asking:
-            self.retry(doubts.ask_again_at, send.message.id, self.way, now + SET_ASIDE)
+            self.retry(doubts.ask_again_at, send.message.id, self.name, now + SET_ASIDE)
             return
         self.given_up.add(send)
         if isinstance(answer.error, NotSent):
@@ -135,14 +135,14 @@ class Recorder:
             return answer._replace(error=CarrierError(error.reason, no_route=True))
         taken_at = self.watch.state.taken_at
         others_taken = error.account and not (send.is_probe or send.again) and taken_at
-        if others_taken and was_refused(send.message, self.way, error.reason, taken_at):
+        if others_taken and was_refused(send.message, self.name, error.reason, taken_at):
             return answer._replace(error=CarrierError(error.reason))
         return answer
 
     def others(self, send: Send) -> list[str]:
         """Return the other carriers that may be used for a message, including those in trouble."""
         order = self.routes.order(Lane.read(send.message.lane), send.key_name or "")
-        return [name for name in order if name != self.way.name]
+        return [name for name in order if name != self.name]
 
     # Answers to texts
 
@@ -150,7 +150,7 @@ class Recorder:
         """Record that the carrier accepted texts."""
         said = {each.send.message.id: each.said for each in taken}
         numbers = {each.send.message.id: each.send.message.claim_number for each in taken}
-        receipts.record_accepted(said, now, self.way, numbers)
+        receipts.record_accepted(said, now, self.name, numbers)
         for each in taken:
             self.note(each.send, "sent")
 
@@ -171,10 +171,10 @@ class Recorder:
             others = bool(self.others(send))
             outcome = outcomes.after_error(message, error, send.terms, send.is_probe, now, others)
             lane = self.lane_after_no(send, error, outcome)
-            is_moved = message.apply(outcome, now, carrier=self.way.name, lane=str(lane))
+            is_moved = message.apply(outcome, now, carrier=self.name, lane=str(lane))
             own = Attempt.in_hand(send.sender).where(Attempt.message == message.id)
             if outcome.doubt and not is_moved and own.exists():  # a receipt has ended it
-                message.note_doubt(self.way.name)
+                message.note_doubt(self.name)
             self.end_attempt(send, error, outcome, now)
         if is_moved and outcome.status != Status.QUEUED:
             self.note(send, outcome.move, outcome.why)
@@ -191,10 +191,10 @@ class Recorder:
         """Return the lane of a text that the carrier did not accept."""
         lane = Lane.read(send.message.lane)
         if outcome.doubt:
-            return lane.in_doubt(self.way.name)
+            return lane.in_doubt(self.name)
         is_for_now = outcome.counted and outcome.status == Status.SCHEDULED
         if (error.no_route or is_for_now) and self.others(send):
-            return lane.after_refusal(self.way.name, error.no_route)
+            return lane.after_refusal(self.name, error.no_route)
         return lane
 
     def end_attempt(self, send: Send, error: CarrierError, outcome: Outcome, now: datetime) -> None:
@@ -208,7 +208,7 @@ class Recorder:
             Attempt.end(send.message, now, Result.UNCLEAR, words=words, ask_at=at)
         elif Attempt.end(send.message, now, Result.REFUSED, words=words, ask_at=None):
             since_retry = send.message.claim_number > send.message.tries_before
-            send.message.settle_doubts(self.way, int(since_retry), once=True)
+            send.message.settle_doubts(self.name, int(since_retry), once=True)
 
     # Answers to questions
 
@@ -217,7 +217,7 @@ class Recorder:
     ) -> None:
         """Record the answer to a question about a text in doubt."""
         if isinstance(error, NotSent):
-            doubts.ask_again_at(send.message.id, self.way, now)
+            doubts.ask_again_at(send.message.id, self.name, now)
         elif error and send.again and outcomes.is_no(error):
             self.record_refused(send, error, now)
         elif error:
@@ -235,7 +235,7 @@ class Recorder:
             is_moved = outcome and message.settle(outcome, now)
             if not is_moved and not error.account:
                 message.note_error(str(error), now)
-            doubts.ask_again_at(message.id, self.way, at)
+            doubts.ask_again_at(message.id, self.name, at)
         if is_moved:
             self.note(send, outcome.move, outcome.why)
 
@@ -247,12 +247,12 @@ class Recorder:
         """
         self.record_opt_out(send.message, error, now)
         settles, is_moved = error.permanent or error.no_route, False
-        copies = doubts.unclear_at(self.way, send.message.id)
+        copies = doubts.unclear_at(self.name, send.message.id)
         with db.atomic():
             send.message.read_again()
             if settles:
-                refused = doubts.rule_out(send.message, self.way, now, Result.REFUSED, str(error))
-                message = send.message.settle_doubts(self.way, refused)
+                refused = doubts.rule_out(send.message, self.name, now, Result.REFUSED, str(error))
+                message = send.message.settle_doubts(self.name, refused)
             else:
                 message = Message.get_or_none(Message.id == send.message.id)
             if copies and message and message.status in WAITING:
@@ -266,7 +266,7 @@ class Recorder:
                     tries = message.attempts + any(each.words == DIED for each in copies)
                     lane = str(self.lane_after_no(send, error, outcome))
                 is_moved = message.settle(outcome, now, attempts=tries, lane=lane)
-                doubts.ask_again_at(message.id, self.way, outcome.send_at or now)
+                doubts.ask_again_at(message.id, self.name, outcome.send_at or now)
         if is_moved and outcome.status != Status.QUEUED:
             self.note(send, outcome.move, outcome.why)
 
@@ -276,16 +276,16 @@ class Recorder:
         `said` are the references of all such texts, or that of the one that was given again.
         """
         message = send.message
-        copies = doubts.unclear_at(self.way, message.id)
+        copies = doubts.unclear_at(self.name, message.id)
         if not send.again:
-            found = [each for each in copies if receipts.found(each, said, now, self.way)]
+            found = [each for each in copies if receipts.found(each, said, now, self.name)]
         elif found := copies[:1]:
             receipts.record_accepted(
-                {message.id: said}, now, self.way, {message.id: found[0].number}
+                {message.id: said}, now, self.name, {message.id: found[0].number}
             )
         with db.atomic():
-            ruled_out = doubts.rule_out(message, self.way, now)
-            message = message.settle_doubts(self.way, ruled_out)
+            ruled_out = doubts.rule_out(message, self.name, now)
+            message = message.settle_doubts(self.name, ruled_out)
             if found or message is None or message.status not in WAITING:
                 outcome = None
             elif outcome := outcomes.not_taken(message, doubts.deaths(message)):

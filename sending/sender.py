@@ -64,17 +64,17 @@ class Sender:
     ):
         self.settings, self.carrier, self.name = settings, carrier, carrier.name
         self.clock, self.pulse, self.retry, self.routes = runtime.clock, pulse, retry, routes
-        self.way, is_testers = routes.way(self.name), self.name == TESTERS
+        is_testers = self.name == TESTERS
         self.listed_with = routes.listed_with(self.name)
         self.terms = Terms.of(settings, carrier, routes.are_several)
-        per_second = None if is_testers else self.way.rate or settings.send_rate
+        per_second = None if is_testers else routes.way(self.name).rate or settings.send_rate
         # A part holds at least sixteen characters, whatever they consist of
         rate = Rate(per_second, settings.max_message_length // 16 + 1) if per_second else None
         self.sends = Sends(carrier, settings.send_concurrency, stop, pulse, ended, runtime)
         several = routes.are_several and not is_testers
         self.watch = CarrierWatch(self.name, self.sends, rate, several)
         self.recorder = Recorder(self.terms, self.watch, routes, counts, retry)
-        self.inbox = Inbox(carrier, ReplyRules.of(settings, self.way), self.watch)
+        self.inbox = Inbox(carrier, ReplyRules.of(settings, self.name), self.watch)
         self.turns, self.unable = Turns(routes), unable
         self.look_at = 0  # when to read keys and lanes again at the latest, by the monotonic clock
         self.key_names = {}  # by id
@@ -148,7 +148,7 @@ class Sender:
         if not self.carrier.settles_doubts:
             return []
         now, questions = self.clock.now(), []
-        due = {attempt.message_id for attempt in doubts.to_ask(self.way, now, room)}
+        due = {attempt.message_id for attempt in doubts.to_ask(self.name, now, room)}
         if not due:
             return []
         messages = [*Message.select().where(Message.id.in_([*due]))]
@@ -156,14 +156,14 @@ class Sender:
             listed = messages if self.carrier.can_be_asked else ()
             under_way = doubts.texts_at(self.listed_with, listed, IS_UNDER_WAY)
         for message in messages:
-            if not doubts.take(message.id, self.way, self.pulse.sender, now):
+            if not doubts.take(message.id, self.name, self.pulse.sender, now):
                 continue
             send = self.send_of(message)
             if self.is_received(message, now):
                 self.recorder.note(send, "sent")
             elif (message.to, message.message) in under_way:  # a person has retried this one
-                doubts.ask_again_at(message.id, self.way, now + outcomes.PUT_OFF)
-            elif copies := doubts.unclear_at(self.way, message.id):
+                doubts.ask_again_at(message.id, self.name, now + outcomes.PUT_OFF)
+            elif copies := doubts.unclear_at(self.name, message.id):
                 send.since = copies[0].begun_at
                 if self.carrier.can_be_asked:
                     send.since -= CLOCKS_DIFFER
@@ -207,10 +207,10 @@ class Sender:
                 elif message.key_id not in paused and now - send.since < self.id_lasts:
                     again.append(send)
                     continue
-            doubts.ask_again_at(message.id, self.way, at)
+            doubts.ask_again_at(message.id, self.name, at)
         going = self.within_rate(again)
         for send in again[len(going) :]:
-            doubts.ask_again_at(send.message.id, self.way, now)
+            doubts.ask_again_at(send.message.id, self.name, now)
         return looked_up + going, moves
 
     @property
@@ -225,7 +225,7 @@ class Sender:
         """
         if self.carrier.keeps_ids in (None, timedelta.max):
             return False
-        return doubts.forget_ids(self.way, now - self.id_lasts) > 0
+        return doubts.forget_ids(self.name, now - self.id_lasts) > 0
 
     def is_received(self, message: Message, now: datetime) -> bool:
         """Return whether a kept receipt shows that a carrier has a text in doubt."""

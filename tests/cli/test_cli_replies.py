@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from carriers import Reply as Said
-from carriers.ways import Way
 from messages.model import Status
 from replies import inbound
 from replies.inbound import ReplyRules
@@ -17,7 +16,7 @@ from stored_messages import held
 
 pytestmark = pytest.mark.usefixtures("noon", "database_url")
 
-RULES = ReplyRules(Way("twilio"), "asked", None, None)
+RULES = ReplyRules("twilio", "asked", None, None)
 
 
 def hear(text, number=NEW_YORK, now=TUESDAY_NOON, **fields):

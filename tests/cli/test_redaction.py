@@ -17,7 +17,6 @@ import schemas
 from access.do_not_call import LastReply, OptedOut
 from access.sign_ins import SignIn
 from carriers import OptOut, Part, Receipt, Reply
-from carriers.ways import Way
 from database import clock, sqlite
 from databases import on_both, on_sqlite
 from events.outbox import Event, EventAddress
@@ -31,7 +30,7 @@ from stored_messages import FAKE, connection_of, decide_on, key_named, store, st
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 TEXT = "A secret: xyzzy"
-RULES = inbound.ReplyRules(Way("twilio"), "asked", None, None)
+RULES = inbound.ReplyRules("twilio", "asked", None, None)
 WITHDRAWN = "+22501234567"
 WAYS = [("--to", NEW_YORK), ("--older-than", "30")]
 

@@ -7,7 +7,6 @@ import pytest
 from access.do_not_call import DoNotCall, OptedOut, is_listed
 from access.keys import ApiKey, Role
 from carriers import Reply as Said
-from carriers.ways import Way
 from databases import on_both
 from desk_visitor import next_page, reply, rows
 from messages.model import Message, Status
@@ -18,7 +17,7 @@ from samples import HOUR, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from stored_messages import held, key_named
 
 PAGE = "/desk/replies"
-RULES = ReplyRules(Way("twilio"), "asked", None, None)
+RULES = ReplyRules("twilio", "asked", None, None)
 
 
 def sent(

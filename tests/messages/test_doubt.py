@@ -174,7 +174,7 @@ def test_of_two_schedulers_at_once_one_gives_the_carrier_an_equal_text(database_
     is_open, commit = threading.Event(), threading.Event()
 
     def texts_in_hand(message):
-        return doubts.texts_at({FAKE.name}, [message], IS_UNDER_WAY)
+        return doubts.texts_at({FAKE}, [message], IS_UNDER_WAY)
 
     def hold():
         with db.atomic():

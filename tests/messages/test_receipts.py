@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from access import do_not_call
 from access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
 from carriers import LateAnswer, OptOut, Receipt
-from carriers.ways import Way
 from database import clock, db
 from databases import on_both, on_sqlite
 from messages import model, receipts, waiting
@@ -152,7 +151,7 @@ def test_unknown_receipts_of_a_number_with_many_texts_keep_others_waiting_briefl
         doubtful()
     said = [Receipt(f"x{n}", False, "why", NEW_YORK) for n in range(RECORDED_AT_ONCE)]
     began = time.monotonic()
-    report(said, TUESDAY_NOON + MINUTE, Way("smpp"))
+    report(said, TUESDAY_NOON + MINUTE, "smpp")
     assert time.monotonic() - began < 1
 
 
@@ -378,7 +377,7 @@ def test_a_receipt_settles_a_doubt_unless_it_may_be_of_one_of_many_texts(others,
     Message.update(to=NEW_YORK, carrier_reference=Message.id.cast("text")).where(
         Message.status == Status.SENT
     ).execute()
-    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, Way("us"))
+    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, "us")
     assert (again(message).status == Status.DELIVERED) == (carrier == "eu")
     assert kept() == ({} if carrier == "eu" else {"SM1": True})
 
@@ -388,7 +387,7 @@ def test_one_of_many_texts_that_another_carrier_may_have_hides_none_of_its_own()
     for _ in range(30):
         doubtful(in_doubt_with="eu", carrier="eu")
     sent("SM8", carrier="us", id=model.new_id(LATER))
-    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, Way("us"))
+    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, "us")
     assert kept() == {"SM1": True}
 
 
@@ -411,7 +410,7 @@ def test_a_receipt_that_may_be_of_another_text_settles_no_doubt(columns):
         store(**columns, claimed_for="us")
     else:
         store(**columns, in_doubt_with="us")
-    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, Way("us"))
+    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, "us")
     assert again(message).status == Status.SCHEDULED
     assert kept() == {"SM1": True}
 

@@ -8,7 +8,6 @@ import pytest
 
 from carriers import Receipt, Shown
 from carriers.alphabets import count_parts
-from carriers.ways import Way
 from databases import on_both, on_postgres
 from messages import doubts, receipts, waiting
 from messages.attempts import Attempt, Result
@@ -21,7 +20,7 @@ from stored_messages import SENDER, again, claim, decide_on, held, store, take_o
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
-US, EU = Way("us"), Way("eu")
+US, EU = "us", "eu"
 SOON, LATER = TUESDAY_NOON + MINUTE, TUESDAY_NOON + DAY
 CLAIMED = {"claimed_by": SENDER, "claimed_at": TUESDAY_NOON, "claimed_for": "us"}
 DOUBTFUL = {"in_doubt": 1, "in_doubt_with": "us", "in_doubt_since": TUESDAY_NOON, "attempts": 1}

@@ -14,7 +14,6 @@ from access.limits import KeyUse
 from answers import accepted, sender
 from carrier_servers import DRIP, Answer, playing
 from carriers import Reply
-from carriers.ways import Way
 from database import db
 from databases import on_both
 from events.outbox import Event, EventAddress
@@ -539,9 +538,7 @@ def test_a_scheduler_names_no_key_that_is_revoked(look):
 
 
 def hear(text, now, number=NEW_YORK):
-    inbound.record(
-        [Reply(number, text)], now, inbound.ReplyRules(Way("twilio"), "asked", None, None)
-    )
+    inbound.record([Reply(number, text)], now, inbound.ReplyRules("twilio", "asked", None, None))
 
 
 def test_people_are_told_how_many_replies_wait_and_how_many_may_be_a_no(look):

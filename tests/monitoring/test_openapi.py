@@ -18,7 +18,6 @@ from access.limits import parse
 from app import create_app
 from browser import HOST
 from carriers import Reply
-from carriers.ways import Way
 from events import outbox
 from events.outbox import EventAddress
 from messages import model
@@ -218,9 +217,7 @@ def test_every_event_has_the_described_fields_in_their_order(status):
 def test_the_event_of_a_reply_has_the_described_fields_in_their_order(database_url):
     store(status="sent", finished_at=TUESDAY_NOON)
     EventAddress.set(ApiKey.named("app"), "http://127.0.0.1/", TUESDAY_NOON)
-    inbound.record(
-        [Reply(NEW_YORK, "Yes")], TUESDAY_NOON, ReplyRules(Way("x"), "asked", None, None)
-    )
+    inbound.record([Reply(NEW_YORK, "Yes")], TUESDAY_NOON, ReplyRules("x", "asked", None, None))
     event = json.loads(outbox.Event.get().body)
     check_event(event, "ReplyEvent")
 

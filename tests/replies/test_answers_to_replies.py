@@ -24,7 +24,7 @@ from stored_messages import decide_on, held, store, store_many
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 NIGHT = TUESDAY_NOON + 14 * HOUR  # two in the morning in New York
-RULES = ReplyRules(Way("fake"), "always", "You get no more texts.", "Ask us.")
+RULES = ReplyRules("fake", "always", "You get no more texts.", "Ask us.")
 ANSWERING = {"stop_reply": RULES.stop_reply, "help_reply": RULES.help_reply}
 ANSWERING["check_dnc"] = "always"
 UNREACHED = CarrierError("unreached", unreached=True)
@@ -142,9 +142,7 @@ def replied(database_url, at):
             finished_at = TUESDAY_NOON - number * MINUTE
             store(status=Status.SENT, carrier=name, finished_at=finished_at)
         said = Said(NEW_YORK, "STOP")
-        inbound.record(
-            [said], TUESDAY_NOON, ReplyRules(Way(carrier), "asked", "You are off.", None)
-        )
+        inbound.record([said], TUESDAY_NOON, ReplyRules(carrier, "asked", "You are off.", None))
 
     return reply
 
@@ -175,9 +173,7 @@ GONE = {"ways": [Way("eu", countries={"US"})], "help_reply": "Ask us."}
 
 def ask_for_help(carrier, at, now):
     at(now)
-    inbound.record(
-        [Said(NEW_YORK, "HELP")], now, ReplyRules(Way(carrier), "asked", None, "Ask us.")
-    )
+    inbound.record([Said(NEW_YORK, "HELP")], now, ReplyRules(carrier, "asked", None, "Ask us."))
 
 
 def the_answers():

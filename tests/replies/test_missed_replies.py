@@ -284,7 +284,7 @@ def test_a_stop_that_is_read_late_does_not_undo_a_start(listen, twilio_server):
     listen(TUESDAY_NOON)
     twilio_server.messages = [incoming(NEW_YORK, "STOP")]
     started = Said(NEW_YORK, "START", TUESDAY_NOON + 10 * MINUTE, True, ("twilio SM7",))
-    rules = ReplyRules(ways.parse(twilio_server.url)[0], "opted-out", None, None)
+    rules = ReplyRules("twilio", "opted-out", None, None)
     inbound.record([started], TUESDAY_NOON + 10 * MINUTE, rules)
     listen(BACK)
     assert not OptedOut.lists(NEW_YORK)

@@ -13,7 +13,6 @@ from access.keys import ApiKey, Role
 from carriers import OptOut, Part
 from carriers import Reply as Said
 from carriers.lanes import TESTERS
-from carriers.ways import Way
 from database import clock, db
 from databases import on_both, on_postgres
 from events.outbox import Event, EventAddress
@@ -30,7 +29,7 @@ from stored_messages import again, held, key_named, look, store
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
-RULES = ReplyRules(Way("fake"), "asked", None, None)
+RULES = ReplyRules("fake", "asked", None, None)
 ANSWERING = RULES._replace(stop_reply="You get no more texts.", help_reply="Ask +1 212 555 0100.")
 LATER = TUESDAY_NOON + MINUTE
 LOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
@@ -217,7 +216,7 @@ def test_a_long_text_that_is_a_plain_no_joins_the_list_once_it_is_whole():
 @pytest.mark.parametrize(
     "other",
     [
-        {"rules": RULES._replace(carrier=Way("other"))},
+        {"rules": RULES._replace(carrier="other")},
         {"number": LONDON},
         {"part": Part("8", 2, 2)},
         {"part": Part("7", 3, 2)},

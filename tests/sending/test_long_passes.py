@@ -10,7 +10,6 @@ import scheduler
 from access.do_not_call import OptedOut
 from access.keys import ApiKey, Role
 from carriers import OptOut, Part, Reply
-from carriers.ways import Way
 from database import clock, db
 from databases import on_both
 from events.outbox import Event, EventAddress
@@ -50,7 +49,7 @@ def piece_of_a_reply():
     EventAddress.set(key_named("app"), "http://127.0.0.1:9/", TUESDAY_NOON)
     held(Status.SENT, to=NEIGHBOUR, carrier="fake", finished_at=TUESDAY_NOON - SECOND)
     part = Reply(NEIGHBOUR, "I think", part=Part("1", 2, 1))
-    inbound.record([part], TUESDAY_NOON, ReplyRules(Way("fake"), "asked", None, None))
+    inbound.record([part], TUESDAY_NOON, ReplyRules("fake", "asked", None, None))
 
 
 def of_tester():

@@ -6,7 +6,6 @@ import stored_messages
 from access.keys import ApiKey, Role
 from carriers import Part
 from carriers import Reply as Said
-from carriers.ways import Way
 from database import clock, db
 from databases import on_both, on_sqlite
 from messages import doubts, receipts
@@ -23,7 +22,7 @@ from stored_messages import key_named, store, store_many
 
 pytestmark = on_both
 
-RULES = ReplyRules(Way("twilio"), "asked", "Bye.", "Ask us.")
+RULES = ReplyRules("twilio", "asked", "Bye.", "Ask us.")
 OPERATOR = ApiKey(id=1, name="Olga", role=Role.OPERATOR)
 
 

@@ -43,7 +43,6 @@ from access.do_not_call import DoNotCall, OptedOut
 from access.keys import ApiKey, Role
 from carriers import Carrier, CarrierError, Receipt
 from carriers.lanes import TESTERS, Lane, Routes
-from carriers.ways import Way
 from databases import on_both, on_sqlite
 from faulty_database import FaultyDatabase
 from messages import doubts, early_receipts, model, receipts, waiting
@@ -145,10 +144,6 @@ class FakeCarrier(Carrier):
         self.fates, self.health = repeat(YES), YES
         self.burst = []  # receipts of others, which its session delivers
         self.connects_in = 0  # seconds
-
-    @property
-    def way(self):
-        return Way(self.name)
 
     @property
     def url(self):
@@ -661,7 +656,7 @@ class Promises(RuleBasedStateMachine):
         """A recipient replies, and is answered if a text came from this carrier."""
         had_opted_out, was_entered = OptedOut.lists(number), DoNotCall.lists(number)
         carrier = self.carriers[which % len(self.carriers)]
-        rules = ReplyRules.of(self.settings, carrier.way)
+        rules = ReplyRules.of(self.settings, carrier.name)
         inbound.record([carriers.Reply(number, word)], self.now, rules)
         has_opted_out = {"STOP": True, "START": False, "HELP": had_opted_out}
         assert OptedOut.lists(number) == has_opted_out[word]
@@ -1166,7 +1161,7 @@ class Promises(RuleBasedStateMachine):
         reference = copy.reference
         for delivered in words:
             said = [Receipt(reference, delivered)]
-            inbound.record_reports(said, self.now, False, copy.carrier.way)
+            inbound.record_reports(said, self.now, False, copy.carrier.name)
             before, _ = self.said.get(reference, (None, None))
             if reference not in self.said or (delivered and not before):  # not a repeat
                 self.said[reference] = delivered, self.now

@@ -10,7 +10,6 @@ import carriers
 from access.audit import Audit
 from access.do_not_call import LastReply
 from carriers import Receipt
-from carriers.ways import Way
 from database import PAGE
 from databases import on_both, on_sqlite
 from events.outbox import Event, EventAddress
@@ -127,7 +126,7 @@ def test_what_ended_by_a_receipt_that_was_kept_is_forgotten_though_that_came_lon
     """The scheduler died with the text in hand, and none ran for two days."""
     message = store(status=Status.SENDING, carrier="us")
     taken = [Receipt("1", True, None, NEW_YORK)]
-    receipts.record_receipts(taken, TUESDAY_NOON + MINUTE, Way("us"))
+    receipts.record_receipts(taken, TUESDAY_NOON + MINUTE, "us")
     now = TUESDAY_NOON + 2 * DAY
     take_over(now)
     run_pass(now, keep_texts=DAY)
@@ -140,7 +139,7 @@ def test_what_ended_by_a_receipt_that_was_kept_is_forgotten_though_that_came_lon
 
 def test_with_its_replies_a_number_that_was_never_listed_is_forgotten_whole(run_pass):
     """That it said START last is kept beside them; not its number for ever."""
-    rules = inbound.ReplyRules(Way("twilio"), "asked", None, None)
+    rules = inbound.ReplyRules("twilio", "asked", None, None)
     said = (NEW_YORK, "START", KEPT + MILLISECOND), (LONDON, "START", KEPT + DAY)
     said += (LONDON, "START", KEPT), (NEIGHBOUR, "STOP", KEPT + DAY)
     for number, word, age in said:

@@ -11,7 +11,6 @@ from access.do_not_call import DoNotCall
 from broken_rows import BAD, TEXT, breaks, unreadable
 from carriers import LateAnswer, Receipt
 from carriers import Reply as Said
-from carriers.ways import Way
 from databases import on_both
 from events.outbox import Event, EventAddress
 from fake_carrier import FOR_GOOD, FOR_NOW, FakeCarrier
@@ -133,7 +132,7 @@ def address(key):
 def unfinished(database_url):
     """Replies to messages of a key that is told of them; of each, a part is missing."""
     address(key_named("app"))
-    rules = ReplyRules(Way("fake"), "asked", None, None)
+    rules = ReplyRules("fake", "asked", None, None)
 
     def write(number):
         store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON - HOUR, carrier="fake")
@@ -567,7 +566,7 @@ def test_a_text_that_breaks_retention_is_kept_and_all_others_are_forgotten(
 def test_a_reply_that_breaks_retention_is_kept_and_all_others_are_forgotten(
     run_pass, broken, caplog
 ):
-    rules = ReplyRules(Way("fake"), "asked", None, None)
+    rules = ReplyRules("fake", "asked", None, None)
     for number in (BAD, NEW_YORK):
         store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON - 9 * DAY, carrier="fake")
         inbound.record([Said(number, TEXT)], TUESDAY_NOON - 9 * DAY, rules)

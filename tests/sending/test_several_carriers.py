@@ -229,7 +229,7 @@ def test_what_cannot_be_asked_about_ends_in_time_as_people_wanted_it(run_both, i
     assert eu.texts == []
     then = TUESDAY_NOON + 75 * HOUR
     for name, becomes in (("eu", status), ("us", Status.DELIVERED)):
-        receipts.record_receipts([Receipt("SM1", True, None, NEW_YORK)], then, Way(name))
+        receipts.record_receipts([Receipt("SM1", True, None, NEW_YORK)], then, name)
         assert again(message).status == becomes, "another carrier says nothing of it"
 
 
@@ -300,12 +300,12 @@ def test_two_carriers_may_use_the_same_reference(database_url, early):
 
     def say_yes():
         for name, message in messages.items():
-            receipts.record_accepted({message.id: "7"}, TUESDAY_NOON, Way(name))
+            receipts.record_accepted({message.id: "7"}, TUESDAY_NOON, name)
 
     if not early:
         say_yes()
-    receipts.record_receipts([Receipt("7", True, None)], TUESDAY_NOON, Way("us"))
-    receipts.record_receipts([Receipt("7", False, "off")], TUESDAY_NOON, Way("eu"))
+    receipts.record_receipts([Receipt("7", True, None)], TUESDAY_NOON, "us")
+    receipts.record_receipts([Receipt("7", False, "off")], TUESDAY_NOON, "eu")
     if early:
         say_yes()
     statuses = [again(message).status for message in messages.values()]
@@ -317,9 +317,9 @@ def test_a_reference_that_is_known_under_any_name_is_no_other_texts(database_url
     """One account may have two names, or another one than yesterday."""
     store(status=Status.SENT, carrier="eu", carrier_reference="7", finished_at=TUESDAY_NOON)
     doubtful = store(status=Status.SENDING, in_doubt=1, in_doubt_with="us")
-    (copy,) = doubts.unclear_at(Way("us"), doubtful.id)
-    assert not receipts.found(copy, ["7"], TUESDAY_NOON, Way("us"))
-    assert receipts.found(copy, ["7", "8"], TUESDAY_NOON, Way("us"))
+    (copy,) = doubts.unclear_at("us", doubtful.id)
+    assert not receipts.found(copy, ["7"], TUESDAY_NOON, "us")
+    assert receipts.found(copy, ["7", "8"], TUESDAY_NOON, "us")
     assert again(doubtful).carrier_reference == "8"
 
 
@@ -408,9 +408,7 @@ def test_a_carrier_is_asked_about_its_copy_though_the_receipt_of_anothers_has_en
     message = held(Status.SENDING, claimed_for="eu", **doubt) if dies else store(**doubt)
 
     def end():
-        inbound.record_reports(
-            [Receipt("1", False, "off", NEW_YORK)], TUESDAY_NOON, False, Way("us")
-        )
+        inbound.record_reports([Receipt("1", False, "off", NEW_YORK)], TUESDAY_NOON, False, "us")
         assert again(message).status == Status.UNDELIVERED
         eu.has[NEW_YORK] = ["2"]
         return SILENT
@@ -531,7 +529,7 @@ def test_a_reply_belongs_to_a_text_of_which_its_carrier_may_have_a_copy(
     go_on_through_eu(run_both, us, TUESDAY_NOON + HOUR)
     assert (again(message).status, again(message).carrier) == (Status.SENT, "eu")
     said = carriers.Reply(NEW_YORK, "Which shop?")
-    inbound.record([said], TUESDAY_NOON + 2 * HOUR, ReplyRules(Way("us"), "asked", None, None))
+    inbound.record([said], TUESDAY_NOON + 2 * HOUR, ReplyRules("us", "asked", None, None))
     assert Reply.get().message_id == (message.id if may_have_it else None)
 
 
@@ -550,5 +548,5 @@ def test_a_late_receipt_of_a_copy_from_before_a_retry_is_no_other_texts(
         first.update(send_at=TUESDAY_NOON + DAY).execute()
     second = in_doubt_at_us(TUESDAY_NOON + 4 * HOUR)
     late = Receipt("SM1", True, number=NEW_YORK)
-    inbound.record_reports([late], TUESDAY_NOON + 5 * HOUR, False, Way("us"))
+    inbound.record_reports([late], TUESDAY_NOON + 5 * HOUR, False, "us")
     assert again(second).status == Status.SCHEDULED, "which of the two is not known"

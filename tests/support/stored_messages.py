@@ -25,7 +25,7 @@ from sending import heartbeats
 from sending.claims import Turns
 from sending.heartbeats import Heartbeat
 
-FAKE = Way("fake")
+FAKE = "fake"
 """The carrier that has the messages of most tests."""
 
 SENDER = uuid.UUID(int=1)
@@ -74,12 +74,12 @@ def decide_on(*messages):
 
 def may_take(lane, key, carrier="fake"):
     """Whether a carrier that may be used for all is given a text."""
-    return Routes([FAKE], []).may_take(carrier, lane, key, trouble=())
+    return Routes([Way(FAKE)], []).may_take(carrier, lane, key, trouble=())
 
 
 def turns(carrier="fake"):
     """The keys in turn, as of now."""
-    found = Turns(Routes([FAKE], []))
+    found = Turns(Routes([Way(FAKE)], []))
     found.look(partial(may_take, carrier=carrier), clock.now())
     return found
 
