@@ -98,8 +98,9 @@ def refuse(order: dict, key: ApiKey, rules: Rules, settings: Settings) -> None:
         country = recipients.country_name(recipient.country)
         of_key = " for this key" if key.countries else ""
         abort(403, f"Texts to this country are not allowed{of_key}: {country}.")
-    ways = [] if key.role == Role.TESTER else settings.ways  # without carriers, all texts wait
-    if ways and not any(way.may_serve(recipient.country, key.name) for way in ways):
+    # Without carriers, all texts wait
+    configs = [] if key.role == Role.TESTER else settings.carrier_configs
+    if configs and not any(config.may_serve(recipient.country, key.name) for config in configs):
         country = recipients.country_name(recipient.country)
         abort(403, f"There is no carrier for this country, or not for this key: {country}.")
     if recipient.costly and not settings.allow_premium_rate:

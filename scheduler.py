@@ -20,7 +20,7 @@ import database
 import logs
 import models
 import settings as environment
-from carriers import Carrier, ways
+from carriers import Carrier, configs
 from carriers.lanes import TESTERS, Lane, Routes
 from events.delivery import Deliveries
 from events.outbox import Event
@@ -69,7 +69,7 @@ class Scheduler:
         self.settings, self.clock = settings, runtime.clock
         self.stop = Stop(settings.shutdown_timeout, runtime.clock)
         connected = [carrier, *others] if carrier else []
-        self.routes = Routes.of(settings.ways, connected)
+        self.routes = Routes.of(settings.carrier_configs, connected)
         self.pulse, self.ended = Pulse(runtime.clock), runtime.make_queue()
         self.counts = Counter()  # since the end of the last pass
         simulator = carriers.connect("simulator:", name=TESTERS)
@@ -356,7 +356,7 @@ def main() -> int:
     checks.start(settings)
     limits = settings.send_concurrency, settings.carrier_timeout
     with environment.exit_if_invalid("CARRIER_URL"):
-        connected = ways.connect_all(settings.ways, *limits, settings.public_url)
+        connected = configs.connect_all(settings.carrier_configs, *limits, settings.public_url)
     with environment.exit_if_invalid("NOTIFY_URL"):
         notices = Notices(settings)
     if options.every or options.verbose:

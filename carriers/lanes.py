@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 
 from carriers import Carrier
-from carriers.ways import Way
+from carriers.configs import CarrierConfig
 
 TESTERS = "(testers)"
 """The name of the simulator to which testers' texts go."""
@@ -96,29 +96,29 @@ class Routes:
 
     def __init__(
         self,
-        ways: Iterable[Way],
+        configs: Iterable[CarrierConfig],
         can_be_asked: Collection[str] = (),
         lists: Mapping[str, str] | None = None,
         only_repeat: Collection[str] = (),
     ):
-        self.ways, self.can_be_asked = tuple(ways), frozenset(can_be_asked)
+        self.configs, self.can_be_asked = tuple(configs), frozenset(can_be_asked)
         # Those that tell of a text in doubt only if they are given it again
         self.only_repeat = frozenset(only_repeat)
         self.lists = lists or {}  # by name, what the list of a carrier is of that others may share
-        self.names = tuple(way.name for way in self.ways)
+        self.names = tuple(config.name for config in self.configs)
         self.first = self.names[0] if self.names else ""
-        self.keys = frozenset(key for way in self.ways for key in way.keys or ())
-        self.are_several = len(self.ways) > 1
+        self.keys = frozenset(key for config in self.configs for key in config.keys or ())
+        self.are_several = len(self.configs) > 1
 
     @classmethod
-    def of(cls, ways: Iterable[Way], carriers: Sequence[Carrier]) -> Self:
+    def of(cls, configs: Iterable[CarrierConfig], carriers: Sequence[Carrier]) -> Self:
         """Return the routes for connected carriers, given what CARRIER_URL says about them."""
-        known = {way.name: way for way in ways}
+        known = {config.name: config for config in configs}
         asked = [carrier.name for carrier in carriers if carrier.settles_doubts]
         cannot = [each.name for each in carriers if not (each.can_be_asked or each.can_look_up)]
         lists = {each.name: each.list_of for each in carriers if each.list_of}
-        ways = [known.get(each.name) or Way(each.name) for each in carriers]
-        return cls(ways, asked, lists, only_repeat={*asked}.intersection(cannot))
+        configs = [known.get(each.name) or CarrierConfig(each.name) for each in carriers]
+        return cls(configs, asked, lists, only_repeat={*asked}.intersection(cannot))
 
     def order(self, lane: Lane, key: str = "") -> tuple[str, ...]:
         """Return the carriers that may be used for a text of a key, first choice first.
@@ -128,7 +128,7 @@ class Routes:
         """
         if lane.only is not None:
             return (lane.only,) if lane.only in (*self.names, TESTERS) else ()
-        may = [way.name for way in self.ways if way.may_serve(lane.country, key)]
+        may = [config.name for config in self.configs if config.may_serve(lane.country, key)]
         left = [name for name in may if name not in lane.refused] or may
         at = left.index(lane.last_no) + 1 if lane.last_no in left else 0
         return tuple(left[at:] + left[:at])
@@ -152,9 +152,9 @@ class Routes:
         well = (each for each in self.order(lane, key) if each == name or each not in trouble)
         return next(well, None) == name
 
-    def way(self, name: str) -> Way:
+    def config(self, name: str) -> CarrierConfig:
         """Return the carrier of this name; the testers' simulator is not in CARRIER_URL."""
-        return next((way for way in self.ways if way.name == name), Way(name))
+        return next((config for config in self.configs if config.name == name), CarrierConfig(name))
 
     def listed_with(self, name: str) -> set[str]:
         """Return the carriers that share the list of one, including itself."""
@@ -163,8 +163,8 @@ class Routes:
 
     def stand_ins(self, name: str) -> list[str]:
         """Return the carriers that may take the place of one, if only for some of its texts."""
-        mine = self.way(name)
-        return [each.name for each in self.ways if each != mine and each.shares_with(mine)]
+        mine = self.config(name)
+        return [each.name for each in self.configs if each != mine and each.shares_with(mine)]
 
 
 def new_lane(country: str, is_testers: bool) -> str:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import database
 from access.keys import ids_of
+from carriers.configs import telling_receipts
 from carriers.lanes import TESTERS, Lane, Routes
-from carriers.ways import telling_receipts
 from database import clock, isoformat
 from monitoring.dead_web import PublicAddress
 from reports import queue
@@ -274,7 +274,9 @@ def read(now: datetime, settings: Settings) -> Health:
         dead_receivers=queue.dead_receivers(now - DEAD_AFTER),
         bytes_left=database.db.bytes_left(),
         carriers=tuple(map(_health_of, several)) if len(several) > 1 else (),
-        without_carrier=without_carrier(Routes(settings.ways)) if settings.ways else 0,
+        without_carrier=without_carrier(Routes(settings.carrier_configs))
+        if settings.carrier_configs
+        else 0,
         arrivals=arrivals(now, telling),
         under_way=queue.under_way(),
         answered_at=_last_answer(settings),

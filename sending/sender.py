@@ -67,7 +67,7 @@ class Sender:
         is_testers = self.name == TESTERS
         self.listed_with = routes.listed_with(self.name)
         self.terms = Terms.of(settings, carrier, routes.are_several)
-        per_second = None if is_testers else routes.way(self.name).rate or settings.send_rate
+        per_second = None if is_testers else routes.config(self.name).rate or settings.send_rate
         # A part holds at least sixteen characters, whatever they consist of
         rate = Rate(per_second, settings.max_message_length // 16 + 1) if per_second else None
         self.sends = Sends(carrier, settings.send_concurrency, stop, pulse, ended, runtime)

@@ -8,7 +8,7 @@ import pytest
 from access.do_not_call import OptedOut
 from carriers import CarrierError
 from carriers import Reply as Said
-from carriers.ways import Way
+from carriers.configs import CarrierConfig
 from databases import on_both
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST, die_instead
 from messages.model import Message, Status
@@ -168,7 +168,7 @@ def test_no_other_takes_the_place_of_that_carrier(replied, run_both, us, eu):
     assert eu.texts == []
 
 
-GONE = {"ways": [Way("eu", countries={"US"})], "help_reply": "Ask us."}
+GONE = {"configs": [CarrierConfig("eu", countries={"US"})], "help_reply": "Ask us."}
 
 
 def ask_for_help(carrier, at, now):

@@ -9,7 +9,7 @@ from access.do_not_call import OptedOut
 from app import create_app
 from carrier_servers import Answer
 from carriers import Reply as Said
-from carriers import ways
+from carriers import configs
 from database import clock
 from databases import on_both
 from fake_carrier import FakeCarrier
@@ -39,7 +39,7 @@ def listen(run_pass, twilio_server):
     """Make a pass at an instant, with Twilio as the carrier."""
 
     def make(at, url=twilio_server.url):
-        (carrier,) = ways.connect_all(ways.parse(url), 4, 5)
+        (carrier,) = configs.connect_all(configs.parse(url), 4, 5)
         return run_pass(at, carrier=carrier, carrier_url=url)
 
     return make
@@ -102,8 +102,8 @@ def test_of_two_carriers_with_one_sender_it_is_kept_once(twilio_server, called_b
         return " ".join(f"{twilio_server.url}#name={name}&keys={name}" for name in names)
 
     def passes(at):
-        connected = ways.connect_all(ways.parse(both), 4, 5)
-        run_both(at, ways.parse(both), connected)
+        connected = configs.connect_all(configs.parse(both), 4, 5)
+        run_both(at, configs.parse(both), connected)
 
     both = url("codes", "news")
     passes(TUESDAY_NOON)

@@ -1490,8 +1490,10 @@ def give_again_with_another_id(sends, send):
     return give(sends, send)
 
 
-def ask_only_lists(ways, carriers):
-    return Routes(routes_of(ways, carriers).ways, [e.name for e in carriers if e.can_be_asked])
+def ask_only_lists(configs, carriers):
+    return Routes(
+        routes_of(configs, carriers).configs, [e.name for e in carriers if e.can_be_asked]
+    )
 
 
 def beat_from_the_end(pulse, before):

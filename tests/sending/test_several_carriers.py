@@ -4,8 +4,8 @@ import pytest
 
 import carrier_servers
 import carriers
-from carriers import CarrierError, Receipt, ways
-from carriers.ways import Way
+from carriers import CarrierError, Receipt, configs
+from carriers.configs import CarrierConfig
 from database import db
 from databases import on_both
 from fake_carrier import FOR_GOOD, FOR_NOW
@@ -78,14 +78,14 @@ def test_what_one_refused_as_the_account_loses_no_retry_where_the_next_does_the_
 
 def test_the_longest_due_goes_first_whoever_else_could_take_it(run_both, us, eu):
     """A stand-in's own texts and those of the other are one queue."""
-    ways = [Way("us", countries=frozenset({"US"})), Way("eu")]
+    configs = [CarrierConfig("us", countries=frozenset({"US"})), CarrierConfig("eu")]
     us.answer = UNREACHED
     store()
-    run_both(TUESDAY_NOON, ways)
+    run_both(TUESDAY_NOON, configs)
     for seconds, (number, country) in enumerate([(NEW_YORK, "US"), (LONDON, "GB")] * 3):
         due = TUESDAY_NOON - seconds * SECOND
         store(to=number, country=country, send_at=due, message=str(seconds))
-    run_both(TUESDAY_NOON + SECOND, ways, send_concurrency=1, **ALWAYS_OPEN)
+    run_both(TUESDAY_NOON + SECOND, configs, send_concurrency=1, **ALWAYS_OPEN)
     assert [text for _, text in eu.texts[1:]] == [*"543210"]
 
 
@@ -162,7 +162,7 @@ def test_where_no_way_is_left_the_no_is_what_it_is_with_one_carrier(run_both, us
     run_both(TUESDAY_NOON)
     message = Message.get()
     assert (message.status, message.attempts) == (Status.QUEUED, 0)
-    assert len(us.texts) == 1, "it refused this text's way"
+    assert len(us.texts) == 1, "it has no route for this text"
     assert CarrierState.get_by_id("eu").trouble == str(WAY)
 
 
@@ -172,10 +172,13 @@ def test_where_no_way_is_left_the_no_is_what_it_is_with_one_carrier(run_both, us
 )
 def test_a_rate_of_its_own_stands_in_place_of_the_setting(run_both, us, eu, of_us, of_all, given):
     """Within one instant no more goes than is free after a pause."""
-    ways = [Way("us", countries={"US"}, rate=of_us), Way("eu", countries={"GB"})]
+    configs = [
+        CarrierConfig("us", countries={"US"}, rate=of_us),
+        CarrierConfig("eu", countries={"GB"}),
+    ]
     for country in ("US", "GB"):
         store_many(20, country=country)
-    run_both(TUESDAY_NOON, ways, send_rate=of_all)
+    run_both(TUESDAY_NOON, configs, send_rate=of_all)
     assert (len(us.texts), len(eu.texts)) == given
 
 
@@ -213,17 +216,17 @@ def test_what_cannot_be_asked_about_ends_in_time_as_people_wanted_it(run_both, i
     us, eu = both = asked_both()
     us.answer = us.health = SILENT
     message = store(first_send_at=TUESDAY_NOON)
-    ways = [Way("us"), Way("eu", countries={"GB"})]
-    run_both(TUESDAY_NOON, ways, carriers=both)
+    configs = [CarrierConfig("us"), CarrierConfig("eu", countries={"GB"})]
+    run_both(TUESDAY_NOON, configs, carriers=both)
     if status == Status.CANCELLED:
         decide_on(again(message)).cancel("shell", TUESDAY_NOON)
     us.answer = us.health = UNREACHED
     left = both if is_there else [eu]
     for hours in (1, 71.9):
-        run_both(TUESDAY_NOON + hours * HOUR, ways, carriers=left, **ALWAYS_OPEN)
+        run_both(TUESDAY_NOON + hours * HOUR, configs, carriers=left, **ALWAYS_OPEN)
         assert again(message).status in (Status.SCHEDULED, Status.QUEUED)
     for hours in (73, 74):
-        run_both(TUESDAY_NOON + hours * HOUR, ways, carriers=left, **ALWAYS_OPEN)
+        run_both(TUESDAY_NOON + hours * HOUR, configs, carriers=left, **ALWAYS_OPEN)
     assert again(message).status == status
     assert MAY_HAVE_TAKEN_IT in again(message).last_error
     assert eu.texts == []
@@ -330,7 +333,7 @@ def run_names(twilio_server, run_both):
     url = " ".join(f"{twilio_server.url}#name={name}&keys={key}" for name, key in names.items())
 
     def run(at):
-        run_both(at, ways.parse(url), ways.connect_all(ways.parse(url), 4, 5))
+        run_both(at, configs.parse(url), configs.connect_all(configs.parse(url), 4, 5))
 
     return run
 
@@ -372,7 +375,10 @@ def test_while_one_carrier_may_have_a_text_an_equal_one_goes_through_another(run
     us.health = CarrierError("out of order")
     store(key=key_named("first"), in_doubt=1, in_doubt_with="us", in_doubt_since=TUESDAY_NOON)
     store(key=key_named("second"))
-    keys = [Way("us", keys=frozenset(["first"])), Way("eu", keys=frozenset(["second"]))]
+    keys = [
+        CarrierConfig("us", keys=frozenset(["first"])),
+        CarrierConfig("eu", keys=frozenset(["second"])),
+    ]
     run_both(TUESDAY_NOON, keys, both)
     assert (us.texts, eu.texts) == ([], [(NEW_YORK, "Hello")])
 
@@ -463,7 +469,7 @@ def test_a_single_pass_gives_a_lone_carrier_all_that_it_may_be_given(
     run_both, us, options, its_own
 ):
     store_each()
-    counts = run_both(TUESDAY_NOON, [Way("us", **options)], carriers=[us], **ALWAYS_OPEN)
+    counts = run_both(TUESDAY_NOON, [CarrierConfig("us", **options)], carriers=[us], **ALWAYS_OPEN)
     assert counts["sent"] == len(its_own)
     assert given(us) == its_own
 
@@ -484,11 +490,11 @@ def test_what_waits_when_the_options_change_goes_by_the_new_ones(
     run_both, us, eu, before, after, then
 ):
     """The other carrier may be used for nobody's texts."""
-    nobody = Way("eu", keys={"nobody"})
+    nobody = CarrierConfig("eu", keys={"nobody"})
     store_each()
-    run_both(TUESDAY_NOON, [Way("us", **before), nobody], **ALWAYS_OPEN)
+    run_both(TUESDAY_NOON, [CarrierConfig("us", **before), nobody], **ALWAYS_OPEN)
     already = given(us)
-    run_both(TUESDAY_NOON, [Way("us", **after), nobody], **ALWAYS_OPEN)
+    run_both(TUESDAY_NOON, [CarrierConfig("us", **after), nobody], **ALWAYS_OPEN)
     assert given(us) - already == then
     assert eu.texts == []
     left = {message.message for message in Message.select() if message.status == "queued"}

@@ -12,8 +12,8 @@ from acceptance import NewMessage, Request
 from access.keys import ApiKey, rules_of
 from access.rules import end_of
 from carriers.alphabets import count_parts
+from carriers.configs import CarrierConfig
 from carriers.lanes import Lane, Routes, new_lane
-from carriers.ways import Way
 from database import clock, db
 from messages import waiting
 from messages.attempts import Attempt, Result
@@ -74,12 +74,12 @@ def decide_on(*messages):
 
 def may_take(lane, key, carrier="fake"):
     """Whether a carrier that may be used for all is given a text."""
-    return Routes([Way(FAKE)], []).may_take(carrier, lane, key, trouble=())
+    return Routes([CarrierConfig(FAKE)], []).may_take(carrier, lane, key, trouble=())
 
 
 def turns(carrier="fake"):
     """The keys in turn, as of now."""
-    found = Turns(Routes([Way(FAKE)], []))
+    found = Turns(Routes([CarrierConfig(FAKE)], []))
     found.look(partial(may_take, carrier=carrier), clock.now())
     return found
 
