@@ -59,7 +59,7 @@ def texts_at(
 def unclear_at(carrier: str, message_id: uuid.UUID) -> list[Attempt]:
     """Return the copies of a message about which a carrier is asked, the first of them first."""
     own = _is_unclear_at(carrier) & IS_ASKED_ABOUT & (Attempt.message == message_id)
-    return [*Attempt.select().where(own).order_by(Attempt.number)]
+    return [*Attempt.select().where(own).order_by(Attempt.claim_number)]
 
 
 def forget_ids(carrier: str, before: datetime) -> int:
@@ -98,13 +98,13 @@ def rule_out(
     told = {"words": words} if words else {}
     ruled_out = Attempt.update(result=result, ended_at=now, ask_at=None, sender=None, **told)
     ruled_out = ruled_out.where(own)
-    numbers = [each.number for each in ruled_out.returning(Attempt.number).execute()]
-    return sum(number > message.tries_before for number in numbers)
+    claims = [each.claim_number for each in ruled_out.returning(Attempt.claim_number).execute()]
+    return sum(claim > message.tries_before for claim in claims)
 
 
 def deaths(message: Message) -> int:
     """Count the schedulers that died with a message since a person last retried it."""
-    since = (Attempt.message == message.id) & (Attempt.number > message.tries_before)
+    since = (Attempt.message == message.id) & (Attempt.claim_number > message.tries_before)
     return Attempt.select().where(since, Attempt.words == DIED).count()
 
 

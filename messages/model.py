@@ -200,14 +200,14 @@ class Message(Table):
         held = (Message.id == self.id) & (Message.claim_number == self.claim_number)
         return bool(self.change(Message.update(changes).where(held, has_status(Status.SENDING))))
 
-    def lose(self, carrier: str | None, number: int) -> bool:
+    def lose(self, carrier: str | None, claim_number: int) -> bool:
         """Queue this message again: the sender that had claimed it for a carrier has died.
 
-        It is in doubt, because the carrier may have accepted it. `number` is that of the claim.
+        It is in doubt, because the carrier may have accepted it.
         """
         self.note_doubt(carrier or FIRST)
         dead = Message.update(status=Status.QUEUED, carrier=carrier, in_doubt=Message.in_doubt + 1)
-        held = has_status(Status.SENDING) & (Message.claim_number == number)
+        held = has_status(Status.SENDING) & (Message.claim_number == claim_number)
         return dead.where(Message.id == self.id, held).execute() == 1
 
     def note_doubt(self, carrier: str) -> None:

@@ -39,16 +39,16 @@ def record_accepted(
     references: Mapping[UUID, str | None],
     now: datetime,
     carrier: str,
-    numbers: Mapping[UUID, int] | None = None,
+    claims: Mapping[UUID, int] | None = None,
     *,
     only_open: bool = False,
 ) -> int:
     """Record that a carrier accepted messages; return how many that changed.
 
-    `references` has the carrier's references by message id, and `numbers` says which copies they
-    are of; without a number it is a message's first open copy. An acceptance counts even if the
-    claim is lost. Do nothing for a reference that is already known, from before a person's retry.
-    With `only_open`, count it only for an open copy, and only if no other copy has the reference.
+    `references` has the carrier's references by message id, and `claims` the claim numbers of the
+    copies; without one it is a message's first open copy. An acceptance counts even if the claim is
+    lost. Do nothing for a reference that is already known, from before a person's retry. With
+    `only_open`, count it only for an open copy, and only if no other copy has the reference.
     """
     if not references:
         return 0
@@ -59,7 +59,7 @@ def record_accepted(
         if only_open:
             known |= _of_others(said, carrier)
         new = {id: each for id, each in said.items() if id not in known}
-        recipients = _take(new, now, carrier, numbers or {}, only_open) if new else []
+        recipients = _take(new, now, carrier, claims or {}, only_open) if new else []
         _apply_early(said, {*recipients} - {None}, carrier, now)
     return len(recipients)
 
@@ -85,14 +85,14 @@ def _of_others(references, carrier):
     return {id for id, reference in references.items() if reference in known}
 
 
-def _take(references, now, carrier, numbers, only_open=False):
+def _take(references, now, carrier, claims, only_open=False):
     """Record that the carrier accepted messages; return their phone numbers, None if redacted.
 
     An attempt that was counted when its answer was lost does not count again.
     """
     these = Message.select(Message.id).where(Message.id.in_([*references]))
     db.lock_rows(these.order_by(Message.id)).execute()  # so that their copies do not change
-    copies = Attempt.open_copies(references, carrier, numbers)
+    copies = Attempt.open_copies(references, carrier, claims)
     if only_open:
         references = {id: each for id, each in references.items() if id in copies}
         if not references:
@@ -116,7 +116,7 @@ def _take(references, now, carrier, numbers, only_open=False):
     Attempt.note_accepted(copies, references, carrier, now)
     for id, copy in in_doubt.items():
         message = Message.get_by_id(id)
-        since_retry = copy.number > message.tries_before
+        since_retry = copy.claim_number > message.tries_before
         message.settle_doubts(copy.carrier or FIRST, int(since_retry), once=True)
     return [phone for _, phone in changed]
 
@@ -156,7 +156,7 @@ def found(attempt: Attempt, references: Collection[str], now: datetime, carrier:
         known = {each.reference for each in others}
         new = [reference for reference in references if reference not in known]
         if new:
-            record_accepted({id: new[0]}, now, carrier, {id: attempt.number})
+            record_accepted({id: new[0]}, now, carrier, {id: attempt.claim_number})
         return bool(new)
 
 
@@ -245,7 +245,7 @@ def _apply(said, at, carrier, now):
         return said.message_id if _is_of_other_part(said, carrier) else None
     id = copy.message_id
     if copy.result in (None, Result.UNCLEAR):  # the receipt also shows that it was accepted
-        _take({id: said.reference}, now, carrier, {id: copy.number}, only_open=True)
+        _take({id: said.reference}, now, carrier, {id: copy.claim_number}, only_open=True)
         copy.reference = said.reference
     status = Status.DELIVERED if said.delivered else Status.UNDELIVERED
     counts = copy.is_current() if said.delivered else copy.is_latest_taken()
@@ -276,7 +276,7 @@ def _open_copy(said, carrier):
     """Return the first open copy of the message that a receipt names."""
     copies = Attempt.select(Attempt, Message.id, Message.parts).join(Message)
     copies = copies.where(Message.id == said.message_id, Attempt.is_by(carrier), Attempt.is_open())
-    copy = copies.order_by(Attempt.number).first()
+    copy = copies.order_by(Attempt.claim_number).first()
     return copy if copy and _counts(said, copy.message) else None
 
 

@@ -32,7 +32,7 @@ def only_doubt(said: Receipt, at: datetime, carrier: str) -> Attempt | None:
     if len({copy.message_id for copy in copies}) != 1 or len(copies) == MOST_COPIES:
         return None
     counts = said.delivered or len(open) == 1
-    return min(unclear, key=lambda copy: copy.number, default=None) if counts else None
+    return min(unclear, key=lambda copy: copy.claim_number, default=None) if counts else None
 
 
 def _recent_copies(phone, at, carrier):

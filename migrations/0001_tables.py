@@ -98,7 +98,7 @@ CREATE UNIQUE INDEX message_idempotency ON message (key_id, idempotency_key)
 
 CREATE TABLE attempt (
     message_id UUID NOT NULL,
-    number INTEGER NOT NULL,
+    claim_number INTEGER NOT NULL,
     carrier TEXT,
     sender UUID,
     begun_at BIGINT NOT NULL,
@@ -109,7 +109,7 @@ CREATE TABLE attempt (
     receipt TEXT,
     receipt_at BIGINT,
     ask_at BIGINT,
-    PRIMARY KEY (message_id, number),
+    PRIMARY KEY (message_id, claim_number),
     FOREIGN KEY (message_id) REFERENCES message (id) ON DELETE CASCADE
 );
 CREATE INDEX attempt_reference ON attempt (reference) WHERE reference IS NOT NULL;

@@ -175,7 +175,7 @@ def _lose(dead: Heartbeat, held: Collection[uuid.UUID], now: datetime, ends: boo
         lost = Attempt.lose(dead.sender, held, now)
         if ends:
             let_go(dead.sender)
-        return sum(messages[each.message_id].lose(each.carrier, each.number) for each in lost)
+        return sum(messages[each.message_id].lose(each.carrier, each.claim_number) for each in lost)
 
 
 def _lose_but_broken(dead, now, put_off):

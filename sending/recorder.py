@@ -149,8 +149,8 @@ class Recorder:
     def record_accepted(self, taken: list[Answer], now: datetime) -> None:
         """Record that the carrier accepted texts."""
         said = {each.send.message.id: each.said for each in taken}
-        numbers = {each.send.message.id: each.send.message.claim_number for each in taken}
-        receipts.record_accepted(said, now, self.name, numbers)
+        claims = {each.send.message.id: each.send.message.claim_number for each in taken}
+        receipts.record_accepted(said, now, self.name, claims)
         for each in taken:
             self.note(each.send, "sent")
 
@@ -281,7 +281,7 @@ class Recorder:
             found = [each for each in copies if receipts.found(each, said, now, self.name)]
         elif found := copies[:1]:
             receipts.record_accepted(
-                {message.id: said}, now, self.name, {message.id: found[0].number}
+                {message.id: said}, now, self.name, {message.id: found[0].claim_number}
             )
         with db.atomic():
             ruled_out = doubts.rule_out(message, self.name, now)

@@ -307,11 +307,11 @@ class Sender:
         asked = {send.message.id for send in held if send.asking}
         given = {(send.message.id, send.message.claim_number) for send in held if not send.asking}
         texts, questions = [], []
-        for id, number, result in Attempt.held(sender, self.name):
+        for id, claim, result in Attempt.held(sender, self.name):
             if result and id not in asked:
                 questions.append(id)
-            elif not result and (id, number) not in given:
-                texts.append(Message(id=id, claim_number=number))
+            elif not result and (id, claim) not in given:
+                texts.append(Message(id=id, claim_number=claim))
         if texts:
             take_back(sorted(texts, key=lambda each: each.id))
         if questions:

@@ -82,14 +82,14 @@ def stored():
     columns = (Message.id, Message.status, Message.approved, Message.carrier_reference, Message.to)
     events = Event.select(Event.id, Event.tries).order_by(Event.id)
     address = EventAddress.select(EventAddress.url, EventAddress.off)
-    attempts = Attempt.select(Attempt.message, Attempt.number, Attempt.result, Attempt.ask_at)
+    attempts = Attempt.select(Attempt.message, Attempt.claim_number, Attempt.result, Attempt.ask_at)
     return [
         counts,
         [*Message.select(*columns).order_by(Message.id).tuples()],
         [*OptedOut.select(OptedOut.number, OptedOut.source).tuples()],
         [*events.tuples()],
         [*address.tuples()],
-        [*attempts.order_by(Attempt.message, Attempt.number).tuples()],
+        [*attempts.order_by(Attempt.message, Attempt.claim_number).tuples()],
     ]
 
 

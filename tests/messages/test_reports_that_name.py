@@ -166,7 +166,7 @@ def test_a_report_on_the_text_before_a_retry_is_not_of_the_one_after_it(say):
     report(say(message))
     assert became(message)[0] == Status.SCHEDULED
     Message.update(status=Status.SENDING, claim_number=2).execute()
-    Attempt.create(message=message, number=2, begun_at=TUESDAY_NOON, carrier="us")
+    Attempt.create(message=message, claim_number=2, begun_at=TUESDAY_NOON, carrier="us")
     report(say(message))
     assert became(message)[0] == Status.SENDING
     assert results(message) == [Result.TAKEN, None]

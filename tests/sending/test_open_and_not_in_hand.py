@@ -114,11 +114,15 @@ def test_a_text_that_another_has_claimed_meanwhile_is_not_taken_back(scheduler, 
     one = scheduler(carrier)
     one.pulse.beat()
     Attempt.create(
-        message=message, number=1, carrier="fake", sender=one.pulse.sender, begun_at=TUESDAY_NOON
+        message=message,
+        claim_number=1,
+        carrier="fake",
+        sender=one.pulse.sender,
+        begun_at=TUESDAY_NOON,
     )
     one.senders[0].take_back_unheard()
     assert again(message).status == Status.SENDING
-    assert [each.number for each in Attempt.select()] == [2]
+    assert [each.claim_number for each in Attempt.select()] == [2]
 
 
 @pytest.mark.parametrize("is_busy", [False, True])

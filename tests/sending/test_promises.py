@@ -1114,7 +1114,7 @@ class Promises(RuleBasedStateMachine):
         order = self.orders[message.id]
         assert carrier in self.carriers_for(order)
         attempts = [*Attempt.select().where(Attempt.message == message)]
-        under_way = [(each.number, each.carrier) for each in attempts if each.result is None]
+        under_way = [(each.claim_number, each.carrier) for each in attempts if each.result is None]
         unclear = [self.at(each.carrier) for each in attempts if each.result == "unclear"]
         if send.again:
             is_settled = message.status in FINISHED  # meanwhile
@@ -1199,7 +1199,7 @@ class Promises(RuleBasedStateMachine):
             attempts[each.message_id].append(each)
         for id, message in messages.items():
             own = attempts[id]
-            under_way = [each.number for each in own if each.result is None]
+            under_way = [each.claim_number for each in own if each.result is None]
             sending = message.status == Status.SENDING
             assert under_way == [message.claim_number] * bool(under_way or sending)
             # One that was taken for dead may say yes while another gives the next copy
@@ -1209,7 +1209,7 @@ class Promises(RuleBasedStateMachine):
                 assert message.carrier_reference in taken
             if message.status not in FINISHED:
                 unclear = [each for each in own if each.result == "unclear"]
-                since = [each for each in unclear if each.number > message.tries_before]
+                since = [each for each in unclear if each.claim_number > message.tries_before]
                 assert message.in_doubt == len(since)
                 doubts = Counter(map(self.at, Lane.read(message.lane).doubts))
                 assert doubts == Counter(self.at(each.carrier) for each in unclear)
@@ -1443,7 +1443,7 @@ def retry_as_if_new(these, *arguments):
 def take_any_reference(attempt, references, now, carrier):
     id, first = attempt.message_id, references[:1]
     return bool(first) and bool(
-        receipts.record_accepted({id: first[0]}, now, carrier, {id: attempt.number})
+        receipts.record_accepted({id: first[0]}, now, carrier, {id: attempt.claim_number})
     )
 
 

@@ -30,13 +30,13 @@ from sending.carrier_state import CarrierState
 from sending.outcomes import MAY_HAVE_TAKEN_IT, UNANSWERED
 from several_carriers import (
     ACCOUNT,
+    NO_ROUTE,
     OF_APP,
     OF_GB,
     OF_SHOP,
     OF_US,
     SILENT,
     UNREACHED,
-    WAY,
     NamedCarrier,
 )
 from stored_messages import (
@@ -131,12 +131,12 @@ def test_one_that_cannot_be_asked_is_tried_with_one_text_that_is_not_in_doubt(ru
         ([FOR_GOOD], [], Status.FAILED, 1, "us", (1, 0)),
         ([FOR_NOW] * 2, [FOR_NOW] * 2, Status.FAILED, 4, "eu", (2, 2)),  # in a circle
         ([FOR_NOW], [None], Status.SENT, 2, "eu", (1, 1)),
-        ([WAY], [None], Status.SENT, 1, "eu", (1, 1)),
+        ([NO_ROUTE], [None], Status.SENT, 1, "eu", (1, 1)),
         ([UNREACHED], [None], Status.SENT, 1, "eu", (1, 1)),
         ([SILENT, None], [], Status.SENT, 2, "us", (2, 0)),
         ([SILENT] * 2, [], Status.FAILED, 2, "us", (2, 0)),
         ([FOR_NOW, SILENT], [SILENT], Status.FAILED, 3, "us", (2, 1)),
-        ([WAY], [SILENT] * 2, Status.FAILED, 2, "eu", (1, 2)),
+        ([NO_ROUTE], [SILENT] * 2, Status.FAILED, 2, "eu", (1, 2)),
     ],
 )
 def test_a_text_goes_round_until_it_ends_or_two_copies_may_be_taken(
@@ -157,13 +157,13 @@ def test_a_text_goes_round_until_it_ends_or_two_copies_may_be_taken(
 
 
 def test_where_no_way_is_left_the_no_is_what_it_is_with_one_carrier(run_both, us, eu):
-    us.answer = eu.answer = WAY
+    us.answer = eu.answer = NO_ROUTE
     store(max_retries=0)
     run_both(TUESDAY_NOON)
     message = Message.get()
     assert (message.status, message.attempts) == (Status.QUEUED, 0)
     assert len(us.texts) == 1, "it has no route for this text"
-    assert CarrierState.get_by_id("eu").trouble == str(WAY)
+    assert CarrierState.get_by_id("eu").trouble == str(NO_ROUTE)
 
 
 @pytest.mark.parametrize(
@@ -433,7 +433,7 @@ def test_a_carrier_is_asked_about_its_copy_though_the_receipt_of_anothers_has_en
 
 @pytest.mark.slow
 def test_a_message_that_is_retried_may_go_through_all_carriers_again(run_both, us, eu):
-    us.answer, eu.answer = WAY, FOR_GOOD
+    us.answer, eu.answer = NO_ROUTE, FOR_GOOD
     message = store()
     assert run_both(TUESDAY_NOON)["failed"] == 1
     us.answer = None

@@ -12,7 +12,7 @@ UNREACHED = CarrierError("there is no connection", unreached=True)
 SILENT = CarrierError("it gave no answer", in_doubt=True, silent=True)
 ACCOUNT = CarrierError("it refuses the account", account=True)
 LONG_PAUSE = CarrierError("slow down", too_fast=True, retry_after=90)
-WAY = CarrierError("its sender does not reach this country", account=True, no_route=True)
+NO_ROUTE = CarrierError("its sender does not reach this country", account=True, no_route=True)
 
 OF_US, OF_GB = {"countries": frozenset({"US"})}, {"countries": frozenset({"GB"})}
 OF_APP, OF_SHOP = {"keys": frozenset({"app"})}, {"keys": frozenset({"shop"})}

@@ -38,7 +38,7 @@ def store(now=TUESDAY_NOON, **columns):
     first = row["claim_number"] - len(tries) + 1
     message = Message.create(**row)
     for number, each in enumerate(tries, first):
-        Attempt.create(message=message, number=number, **each)
+        Attempt.create(message=message, claim_number=number, **each)
     return again(message)
 
 
@@ -189,7 +189,7 @@ def store_many(count, now=TUESDAY_NOON, **columns):
     with db.atomic():  # insert_many() takes five times as long
         db.cursor().executemany(f"INSERT INTO message ({names}) VALUES ({marks})", rows)
         given = [
-            {"message": id, "number": number} | each
+            {"message": id, "claim_number": number} | each
             for id in ids
             for number, each in enumerate(tries, 1)
         ]
