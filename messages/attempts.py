@@ -148,7 +148,7 @@ class Attempt(Table):
 
         An earlier attempt matches, too, if its acceptance kept the message from being sent again.
         """
-        is_since = Message.tries_before < self.claim_number
+        is_since = Message.claims_before_retry < self.claim_number
         if self.reference:
             is_since |= Message.carrier_reference == self.reference
         return (Message.id == self.message_id) & is_since
@@ -244,7 +244,7 @@ def was_refused(message: Message, carrier: str, words: str, before: datetime) ->
 
     Refusals from before a person retried it do not count.
     """
-    refused = (Attempt.message == message.id) & (Attempt.claim_number > message.tries_before)
+    refused = (Attempt.message == message.id) & (Attempt.claim_number > message.claims_before_retry)
     refused &= (Attempt.result == Result.REFUSED) & (Attempt.words == words)
     refused &= Attempt.is_by(carrier) & (Attempt.ended_at < before)
     return Attempt.select().where(refused).exists()

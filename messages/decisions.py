@@ -99,7 +99,7 @@ class Selection:
         later = (Message.send_date > now, Message.send_date)
         anew = ANEW | {
             "send_at": Case(None, [later], Message.send_at.db_value(now)),
-            "tries_before": Message.claim_number,
+            "claims_before_retry": Message.claim_number,
             "lane": _lane_anew(self.left),
         }
         anew["first_send_at"] = anew["send_at"]

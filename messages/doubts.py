@@ -99,12 +99,12 @@ def rule_out(
     ruled_out = Attempt.update(result=result, ended_at=now, ask_at=None, sender=None, **told)
     ruled_out = ruled_out.where(own)
     claims = [each.claim_number for each in ruled_out.returning(Attempt.claim_number).execute()]
-    return sum(claim > message.tries_before for claim in claims)
+    return sum(claim > message.claims_before_retry for claim in claims)
 
 
 def deaths(message: Message) -> int:
     """Count the schedulers that died with a message since a person last retried it."""
-    since = (Attempt.message == message.id) & (Attempt.claim_number > message.tries_before)
+    since = (Attempt.message == message.id) & (Attempt.claim_number > message.claims_before_retry)
     return Attempt.select().where(since, Attempt.words == DIED).count()
 
 

@@ -119,7 +119,7 @@ class Message(Table):
     max_retries = IntegerField()
     claim_number = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])  # times claimed so far
     # claim_number when a person last retried it
-    tries_before = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
+    claims_before_retry = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     # Unclear attempts since then
     in_doubt = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     finished_at = InstantField(PAST, lambda now: has_status(*FINISHED) & HAS_ENDED, null=True)

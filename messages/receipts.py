@@ -116,7 +116,7 @@ def _take(references, now, carrier, claims, only_open=False):
     Attempt.note_accepted(copies, references, carrier, now)
     for id, copy in in_doubt.items():
         message = Message.get_by_id(id)
-        since_retry = copy.claim_number > message.tries_before
+        since_retry = copy.claim_number > message.claims_before_retry
         message.settle_doubts(copy.carrier or FIRST, int(since_retry), once=True)
     return [phone for _, phone in changed]
 

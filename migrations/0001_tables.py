@@ -57,7 +57,7 @@ CREATE TABLE message (
     attempts INTEGER NOT NULL,
     max_retries INTEGER NOT NULL,
     claim_number INTEGER NOT NULL DEFAULT 0,
-    tries_before INTEGER NOT NULL DEFAULT 0,
+    claims_before_retry INTEGER NOT NULL DEFAULT 0,
     in_doubt INTEGER NOT NULL DEFAULT 0,
     finished_at BIGINT,
     last_error TEXT,

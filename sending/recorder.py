@@ -207,7 +207,7 @@ class Recorder:
             at = outcome.send_at or now
             Attempt.end(send.message, now, Result.UNCLEAR, words=words, ask_at=at)
         elif Attempt.end(send.message, now, Result.REFUSED, words=words, ask_at=None):
-            since_retry = send.message.claim_number > send.message.tries_before
+            since_retry = send.message.claim_number > send.message.claims_before_retry
             send.message.settle_doubts(self.name, int(since_retry), once=True)
 
     # Answers to questions

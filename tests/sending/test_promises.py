@@ -1209,7 +1209,9 @@ class Promises(RuleBasedStateMachine):
                 assert message.carrier_reference in taken
             if message.status not in FINISHED:
                 unclear = [each for each in own if each.result == "unclear"]
-                since = [each for each in unclear if each.claim_number > message.tries_before]
+                since = [
+                    each for each in unclear if each.claim_number > message.claims_before_retry
+                ]
                 assert message.in_doubt == len(since)
                 doubts = Counter(map(self.at, Lane.read(message.lane).doubts))
                 assert doubts == Counter(self.at(each.carrier) for each in unclear)
@@ -1436,7 +1438,7 @@ def settle_nothing(message, carrier, settled, *once, **more):
 
 def retry_as_if_new(these, *arguments):
     retried = retry(these, *arguments)
-    Message.update(tries_before=0).where(Message.id.in_(retried)).execute()
+    Message.update(claims_before_retry=0).where(Message.id.in_(retried)).execute()
     return retried
 
 

@@ -386,7 +386,7 @@ def test_while_one_carrier_may_have_a_text_an_equal_one_goes_through_another(run
 def test_a_copy_of_before_a_retry_that_is_ruled_out_leaves_the_doubt_of_another(run_both, us, eu):
     us.can_be_asked = True
     message = store(in_doubt=2, in_doubt_with="us eu", in_doubt_since=TUESDAY_NOON)
-    Message.update(tries_before=1, in_doubt=1).execute()
+    Message.update(claims_before_retry=1, in_doubt=1).execute()
     decide_on(message).cancel("shell", TUESDAY_NOON)
     run_both(TUESDAY_NOON + MINUTE)
     assert us.asked == [NEW_YORK]
