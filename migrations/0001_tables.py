@@ -146,7 +146,7 @@ CREATE TABLE carrier_state (
     pause REAL NOT NULL,
     probe_claimed_at BIGINT,
     probe_claimed_by UUID,
-    taken_at BIGINT,
+    last_accepted_at BIGINT,
     silences INTEGER NOT NULL DEFAULT 0,
     unmatched_logged_at BIGINT,
     rate_used_until BIGINT,

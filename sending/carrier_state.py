@@ -81,7 +81,7 @@ class CarrierState(Table):
     # When the probe was claimed; identifies it to its scheduler
     probe_claimed_at = InstantField(PAST, null=True)
     probe_claimed_by = UUIDField(null=True)  # the scheduler that claimed it
-    taken_at = InstantField(PAST, null=True)  # when the carrier last took a probe
+    last_accepted_at = InstantField(PAST, null=True)  # when the carrier last accepted a probe
     silences = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     # When unmatched receipts were last logged
     unmatched_logged_at = InstantField(PAST, null=True)
@@ -214,17 +214,17 @@ class CarrierState(Table):
         name: str,
         probe: datetime,
         only_outage: bool = False,
-        taken_at: datetime | None = None,
+        accepted_at: datetime | None = None,
     ) -> bool:
         """End the pause before this probe; return whether that ended a trouble.
 
         Do nothing if another pause has begun, or this one was extended. With `only_outage`, end
-        only an outage that began without a text. `taken_at` is when the carrier took the text.
+        only an outage that began without a text. `accepted_at` is when the carrier took it.
         """
         nothing = {"retry_at": None, "pause": 0, "probe_claimed_at": None, "paused_at": None}
         nothing |= {"silences": 0} | NO_TROUBLE
-        if taken_at:
-            nothing["taken_at"] = taken_at
+        if accepted_at:
+            nothing["last_accepted_at"] = accepted_at
         mine = (cls.name == name) & (cls.probe_claimed_at == probe)
         if only_outage:
             mine &= cls.is_down & ~cls.by_texts

@@ -133,9 +133,9 @@ class Recorder:
             return answer
         if error.no_route and self.others(send):
             return answer._replace(error=CarrierError(error.reason, no_route=True))
-        taken_at = self.watch.state.taken_at
-        others_taken = error.account and not (send.is_probe or send.again) and taken_at
-        if others_taken and was_refused(send.message, self.name, error.reason, taken_at):
+        accepted_at = self.watch.state.last_accepted_at
+        others_accepted = error.account and not (send.is_probe or send.again) and accepted_at
+        if others_accepted and was_refused(send.message, self.name, error.reason, accepted_at):
             return answer._replace(error=CarrierError(error.reason))
         return answer
 

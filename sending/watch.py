@@ -170,9 +170,9 @@ class CarrierWatch:
             CarrierState.reset_silences(self.name)
             self.is_heard = True
         if send.is_probe and not (error and (error.too_fast or error.account)):
-            taken_at = None if error or send.asking else self.clock.now()
+            accepted_at = None if error or send.asking else self.clock.now()
             is_question = send.asking and not send.again
-            self.end_pause(send.probe, only_outage=is_question, taken_at=taken_at)
+            self.end_pause(send.probe, only_outage=is_question, accepted_at=accepted_at)
 
     def note_too_fast(self) -> None:
         """Begin a pause: the carrier said "too fast" to a part of a text, which itself waits."""
