@@ -83,7 +83,7 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
 
     answer = schemas.dump(describe(message, recipient, facts))
     if idempotency_key:
-        message = message._replace(answer=answer)
+        message = message._replace(response=answer)
     limits = settings.key_limits, settings.recipient_limit
     store(Request(message, *limits, spare_opted_out=rules.check_dnc == "opted-out"))
     about = {"message_id": str(message.id), "key": key.name}
@@ -209,8 +209,8 @@ def idempotency(value: Any) -> tuple[str | None, str | None]:
 
 def repeat(message: Message, digest: str) -> str:
     """Return the answer to the first request with this idempotency key."""
-    if message.answer is None:  # redacted, with the digest
+    if message.response is None:  # redacted, with the digest
         raise BadRequest("Idempotency-Key: was used before; the answer is no longer kept")
     if message.request_digest != digest:
         raise BadRequest("Idempotency-Key: was used before, with another request body")
-    return message.answer
+    return message.response

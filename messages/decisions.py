@@ -104,7 +104,9 @@ class Selection:
         }
         anew["first_send_at"] = anew["send_at"]
         with db.transaction():
-            done = self._act(Action.RETRIED, now, RETRYABLE, Message.answers.is_null(), **anew)
+            done = self._act(
+                Action.RETRIED, now, RETRYABLE, Message.auto_reply_to.is_null(), **anew
+            )
             waiting.renew_expiry(done, expire_after)
         return done
 

@@ -133,11 +133,12 @@ class Message(Table):
     created_at = InstantField(PAST, lambda now: Message.id > first_id(now))
     idempotency_key = TextField(null=True)
     request_digest = TextField(null=True)
-    answer = TextField(null=True)  # the body of the 201, if there is an idempotency key
+    response = TextField(null=True)  # the body of the 201, if there is an idempotency key
     parts = IntegerField()
     country = TextField()  # ISO 3166, or 001
-    # The keyword that this automatic reply answers; it ignores list and hours, and has one try
-    answers = TextField(null=True)
+    # The keyword (STOP or HELP) to which this is the automatic reply: it ignores list and hours,
+    # and has one try
+    auto_reply_to = TextField(null=True)
 
     @classmethod
     def change(cls, update: ModelUpdate) -> list[tuple[Status, str | None]]:

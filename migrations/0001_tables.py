@@ -70,10 +70,10 @@ CREATE TABLE message (
     created_at BIGINT NOT NULL,
     idempotency_key TEXT,
     request_digest TEXT,
-    answer TEXT,
+    response TEXT,
     parts INTEGER NOT NULL,
     country TEXT NOT NULL,
-    answers TEXT,
+    auto_reply_to TEXT,
     FOREIGN KEY (key_id) REFERENCES api_key (id)
 );
 CREATE INDEX message_due ON message (send_at, id) WHERE status IN ('scheduled');

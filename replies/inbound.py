@@ -286,7 +286,7 @@ def _answer(reply, word, text, now, key_limits):
         created_at=now,
         lane=of_answers(reply.carrier),
     )
-    more = {"first_send_at": said_at, "answers": word}
+    more = {"first_send_at": said_at, "auto_reply_to": word}
     Message.insert(message.row() | more).execute()
     limits = ApiKey.get_by_id(message.key).limits_or(key_limits)
     KeyUse.add(needs(limits, message.key, message.second, message.parts))
@@ -295,7 +295,7 @@ def _answer(reply, word, text, now, key_limits):
 
 def _was_answered(number, word, now):
     """Return whether a number recently got an answer to this keyword, or may yet get one."""
-    answers = Message.select().where(Message.to == number, Message.answers == word)
+    answers = Message.select().where(Message.to == number, Message.auto_reply_to == word)
     tried = (Message.attempts > 0) | (Message.in_doubt > 0)
     tried |= has_status(Status.QUEUED, Status.SCHEDULED, Status.SENDING, *TAKEN)
     return answers.where(Message.created_at > now - ANSWERED_FOR, tried).exists()

@@ -92,14 +92,14 @@ def judge(
     if message.cancelled_by:
         return _kept_back(message, Status.CANCELLED)
     is_kept_off = opted_out is not None and terms.key.keeps_off(message.check_dnc, opted_out)
-    if is_kept_off and not message.answers:
+    if is_kept_off and not message.auto_reply_to:
         return _kept_back(message, Status.BLOCKED)
     if message.is_too_late(now):
         return _kept_back(message, Status.EXPIRED)
     if message.in_doubt > 1 and not again:
         words = "given to the carrier twice without an answer"
         return Outcome(Status.FAILED, _perhaps_taken(words, True))
-    if message.answers:
+    if message.auto_reply_to:
         is_tried = message.in_doubt and not again
         return _kept_back(message, Status.FAILED) if is_tried else None
     if not terms.key.allow(message.country):
@@ -118,7 +118,7 @@ def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None
     """Return what becomes of a message judged a while ago; None if it may still go."""
     if message.is_too_late(now):
         return _kept_back(message, Status.EXPIRED)
-    if terms.key.quiet.are_none or message.answers:
+    if terms.key.quiet.are_none or message.auto_reply_to:
         return None
     recipient = recipients.find(message.to)
     if terms.key.hours(recipient).silence(recipient.clocks, now):
@@ -131,7 +131,7 @@ def deliver_by(message: Message, terms: Terms, now: datetime) -> datetime:
 
     The carrier's queue must not deliver in the recipient's next quiet hours.
     """
-    if terms.key.quiet.are_none or message.answers:
+    if terms.key.quiet.are_none or message.auto_reply_to:
         return message.expires_at
     recipient = recipients.find(message.to)
     quiet_from = terms.key.hours(recipient).quiet_from(recipient.clocks, now)
@@ -233,10 +233,10 @@ def after_error(
         return Outcome(Status.QUEUED, str(error))
     moves_on = (has_other and error.account) or (terms.are_several and error.unreached)
     behind_others = now  # the text itself may be at fault
-    if (error.too_fast or moves_on) and not message.answers:
+    if (error.too_fast or moves_on) and not message.auto_reply_to:
         return Outcome(Status.QUEUED, str(error), behind_others if is_probe else None)
     is_about_carrier = error.account or (is_probe and error.silent and not error.in_doubt)
-    if is_about_carrier and not message.answers:
+    if is_about_carrier and not message.auto_reply_to:
         return Outcome(Status.QUEUED, send_at=behind_others)
     last = message.attempts >= message.max_retries
     if error.in_doubt:
@@ -249,7 +249,7 @@ def after_error(
         at = now + GIVEN_AGAIN_AFTER
     elif error.in_doubt and terms.askable:
         at = max(at, now + LISTED_WITHIN)
-    counted = bool(message.answers) or not (is_probe and error.silent)
+    counted = bool(message.auto_reply_to) or not (is_probe and error.silent)
     return Outcome(Status.SCHEDULED, str(error), at, counted, error.in_doubt)
 
 

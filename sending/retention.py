@@ -21,7 +21,7 @@ EVERY = timedelta(minutes=1)  # between looks once everything old is gone
 
 log = logging.getLogger("scheduler")
 
-REDACTED = dict.fromkeys(("to", "message", "answer", "request_digest"))
+REDACTED = dict.fromkeys(("to", "message", "response", "request_digest"))
 """What redaction empties. Even a digest could be reversed by trying all numbers."""
 
 

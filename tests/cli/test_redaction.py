@@ -101,7 +101,7 @@ def test_under_load_nothing_is_left_in_the_files(redact, database_url, words):
 # Every column of text: what it may hold of a person, and what becomes of that
 
 FORGOTTEN = {
-    "message": {"to", "message", "request_digest", "answer"},
+    "message": {"to", "message", "request_digest", "response"},
     "reply": {"number", "text", "pieces"},
     "event": {"body"},  # what was replied
     "early_receipt": {"phone"},
@@ -128,7 +128,7 @@ NO_NUMBER_AND_NO_TEXT = {
     "event": {"webhook_id", "last_answer"},
     "event_address": {"url", "secret", "old_secret", "off"},
     "message": {"status", "approved_by", "cancelled_by"}
-    | {"last_error", "carrier", "carrier_reference", "lane", "country", "answers"},
+    | {"last_error", "carrier", "carrier_reference", "lane", "country", "auto_reply_to"},
     "key_country": {"country"},
     "notice": {"subject", "newest"},
     "opt_out_message": {"id"},
@@ -150,7 +150,7 @@ def written_to(number):
     """Write a number or a text into every column that forgets it; return these values."""
     guess = schemas.digest({"to": number, "message": TEXT})
     answer = json.dumps({"to_phone_normalized": number, "message": "an answer"})
-    ended(to=number, request_digest=guess, answer=answer, idempotency_key="1")
+    ended(to=number, request_digest=guess, response=answer, idempotency_key="1")
     EventAddress.set(key_named("app"), "http://127.0.0.1:9/", TUESDAY_NOON)
     store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON)
     receipts.record_receipts([Receipt("R1", True, None, number)], TUESDAY_NOON, FAKE)

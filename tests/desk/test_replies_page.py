@@ -432,7 +432,7 @@ def test_a_texts_own_page_has_its_replies_and_stays_after_a_button(approver, hea
 def test_the_text_that_answers_a_reply_says_so(operator):
     sent()
     inbound.record([Said(NEW_YORK, "HELP")], TUESDAY_NOON, RULES._replace(help_reply="Ask us."))
-    answer = Message.get(Message.answers == "HELP")
+    answer = Message.get(Message.auto_reply_to == "HELP")
     failed = {"status": Status.FAILED, "finished_at": TUESDAY_NOON}
     Message.update(failed).where(Message.id == answer.id).execute()
     assert "automatic reply to HELP" in operator.read(f"/desk/messages/{answer.id}")

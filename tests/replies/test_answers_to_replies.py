@@ -39,7 +39,7 @@ def hear(text="STOP", now=NIGHT, **fields):
 
 
 def the_answer():
-    return Message.get(Message.answers.is_null(False))
+    return Message.get(Message.auto_reply_to.is_null(False))
 
 
 def test_it_is_sent_in_the_night_to_a_number_on_the_list(run_pass, carrier):
@@ -177,7 +177,7 @@ def ask_for_help(carrier, at, now):
 
 
 def the_answers():
-    answers = Message.select().where(Message.answers == "HELP").order_by(Message.id)
+    answers = Message.select().where(Message.auto_reply_to == "HELP").order_by(Message.id)
     return [message.status for message in answers]
 
 

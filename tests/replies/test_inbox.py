@@ -97,7 +97,7 @@ def test_whichever_statement_fails_each_reply_among_receipts_is_recorded_once(co
         assert texts == ["STOP", "Yes", "Yes", "ab", "stop"], failing
         numbers = {each.number for each in OptedOut.select()}
         assert numbers == {NEW_YORK, NEIGHBOUR, THIRD}, failing
-        assert Message.select().where(Message.answers == "STOP").count() == 1, failing
+        assert Message.select().where(Message.auto_reply_to == "STOP").count() == 1, failing
     assert failing > 20
 
 

@@ -449,7 +449,7 @@ def test_nobody_is_told_of_a_reply_to_none_or_without_an_address():
 
 
 def answers():
-    return [*Message.select().where(Message.answers.is_null(False)).order_by(Message.id)]
+    return [*Message.select().where(Message.auto_reply_to.is_null(False)).order_by(Message.id)]
 
 
 @pytest.mark.parametrize(
@@ -467,7 +467,9 @@ def answers():
 def test_a_no_and_a_call_for_help_are_answered_under_the_key_of_the_message(text, answer, word):
     message = sent(available_to_group=True, country="US")
     hear(text, rules=ANSWERING)
-    given = [(m.to, m.message, m.answers, m.key_id, m.status, m.max_retries) for m in answers()]
+    given = [
+        (m.to, m.message, m.auto_reply_to, m.key_id, m.status, m.max_retries) for m in answers()
+    ]
     one = (NEW_YORK, answer, word, message.key_id, Status.QUEUED, 0)
     assert given == ([one] if answer else [])
     assert all(m.available_to_group and m.country == "US" and m.parts == 1 for m in answers())
@@ -502,7 +504,7 @@ def test_within_a_day_a_number_has_one_answer_of_each_kind():
     for hours in range(0, 48, 6):
         for text in ("STOP", "HELP", "START"):
             hear(text, LATER + hours * HOUR, ANSWERING)
-    given = {(m.answers, m.created_at) for m in answers()}
+    given = {(m.auto_reply_to, m.created_at) for m in answers()}
     assert given == {(word, LATER + n * DAY) for n in (0, 1) for word in ("STOP", "HELP")}
     assert len(answers()) == 4
 
@@ -521,7 +523,7 @@ def test_within_a_day_a_number_has_one_answer_of_each_kind():
 def test_what_was_never_tried_does_not_count(columns, again_):
     sent()
     hear("HELP", rules=ANSWERING)
-    Message.update(columns).where(Message.answers == "HELP").execute()
+    Message.update(columns).where(Message.auto_reply_to == "HELP").execute()
     hear("HELP", LATER + MINUTE, ANSWERING)
     assert len(answers()) == 1 + again_
 

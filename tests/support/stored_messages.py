@@ -117,7 +117,7 @@ def new_message(text="Hello", **fields):
     usual = {"to": NEW_YORK, "country": "US", "parts": 1, "send_date": None, "send_at": now}
     usual |= {"status": Status.QUEUED, "max_retries": 3, "id": new_id(now), "created_at": now}
     usual |= dict.fromkeys(("manual_mode", "available_to_group", "check_dnc"), False)
-    usual |= dict.fromkeys(("idempotency_key", "request_digest", "answer"))
+    usual |= dict.fromkeys(("idempotency_key", "request_digest", "response"))
     is_testers = fields["key"] in {key.id for key in ApiKey.testers()}
     usual["lane"] = new_lane(fields.get("country", "US"), is_testers)
     usual["expires_at"] = fields.get("send_at", now) + 3 * DAY
@@ -164,7 +164,7 @@ def _row(now, columns):
 def _expires_at(message):
     """When it is too late to send a message, by its key's rule or the default of EXPIRE_AFTER."""
     lifetime = rules_of({message.key_id})[message.key_id].lifetime(3 * DAY)
-    return end_of(message.first_send_at, ANSWER_WITHIN if message.answers else lifetime)
+    return end_of(message.first_send_at, ANSWER_WITHIN if message.auto_reply_to else lifetime)
 
 
 def held(status, **columns):
