@@ -8,7 +8,7 @@ from collections import deque
 from functools import partial
 from typing import ClassVar
 
-from carriers import Carrier, CarrierError, LateAnswer, News, Reply, TooFast, pdus, urls
+from carriers import Carrier, CarrierError, IncomingText, LateAnswer, News, TooFast, pdus, urls
 from carriers.alphabets import NAMES, cut
 from carriers.deliveries import BASES, as_number, read
 from carriers.opt_outs import REGIONS
@@ -223,7 +223,7 @@ class Smpp(Carrier):
             return
         if event and len(self._arrived) >= MOST_HELD:
             answer(pdus.TEMPORARY_ERROR)
-        elif isinstance(event, Reply):
+        elif isinstance(event, IncomingText):
             self._arrived.append((event, answer))
         else:
             if event:

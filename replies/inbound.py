@@ -64,8 +64,8 @@ def record(
     rules: ReplyRules,
 ) -> None:
     """Record what a carrier reports, then each reply in its own transaction."""
-    replies = [event for event in events if isinstance(event, carriers.Reply)]
-    others = [event for event in events if not isinstance(event, carriers.Reply)]
+    replies = [event for event in events if isinstance(event, carriers.IncomingText)]
+    others = [event for event in events if not isinstance(event, carriers.IncomingText)]
     record_reports(others, now, rules.check_dnc, rules.carrier)
     for said in replies:
         record_reply(said, now, rules)
@@ -89,7 +89,7 @@ def record_reports(
             opt_outs.record_opt_out(event, now, check_dnc)
 
 
-def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None:
+def record_reply(said: carriers.IncomingText, now: datetime, rules: ReplyRules) -> None:
     """Store a reply, or a part of one, only once, and obey a plain STOP or START."""
     number, problem = opt_outs.read_number(said.number, said.certain)
     if problem:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from carriers import Carrier, CarrierError, News, OptOut, Reply, TooFast
+from carriers import Carrier, CarrierError, IncomingText, News, OptOut, TooFast
 from carriers.lanes import Lane, Routes
 from database import all_but_broken, db, passed_over
 from messages import doubts, receipts
@@ -318,7 +318,7 @@ class Reading:
     since: datetime
     until: datetime | None  # later ones are left to their callbacks
     parts: int = 0
-    replies: list[Reply | OptOut] | None = None  # of the last part, those not recorded yet
+    replies: list[IncomingText | OptOut] | None = None  # of the last part, those not recorded yet
     rest: str | None = None  # where the list goes on
 
 
@@ -417,7 +417,9 @@ class Inbox:
         if any(isinstance(event, TooFast) for event in self.unrecorded):
             self.watch.note_too_fast()
         some = self.unrecorded[:RECORDED_AT_ONCE]
-        at_once = next((n for n, each in enumerate(some) if isinstance(each, Reply)), len(some))
+        at_once = next(
+            (n for n, each in enumerate(some) if isinstance(each, IncomingText)), len(some)
+        )
 
         def record(events):
             inbound.record(events, now, self.rules)

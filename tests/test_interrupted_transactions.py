@@ -15,8 +15,7 @@ import models
 from access.do_not_call import OptedOut
 from answers import refusal
 from app import create_app
-from carriers import Receipt
-from carriers import Reply as Said
+from carriers import IncomingText, Receipt
 from database import db
 from desk_visitor import Visitor, ask, issue
 from events.delivery import Deliveries, Receiver, Try
@@ -138,7 +137,7 @@ def a_start():
 
 def a_call_for_help(text="HELP"):
     held(Status.SENT, finished_at=TUESDAY_NOON)
-    return lambda: inbound.record([Said(NEW_YORK, text, None, ["R1"])], TUESDAY_NOON, RULES)
+    return lambda: inbound.record([IncomingText(NEW_YORK, text, None, ["R1"])], TUESDAY_NOON, RULES)
 
 
 def a_yes():
@@ -277,7 +276,7 @@ def test_a_callback_is_answered_503_until_the_reply_is_kept(settings, caplog):
 
 def a_reply(visitor):
     held(Status.SENT, finished_at=TUESDAY_NOON)
-    inbound.record([Said(NEW_YORK, "reply one", TUESDAY_NOON)], TUESDAY_NOON, RULES)
+    inbound.record([IncomingText(NEW_YORK, "reply one", TUESDAY_NOON)], TUESDAY_NOON, RULES)
     visitor.open("/desk/replies")
     return "Add to Do Not Call"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from carriers import Reply as Said
+from carriers import IncomingText
 from messages.model import Status
 from replies import inbound
 from replies.inbound import ReplyRules
@@ -20,7 +20,7 @@ RULES = ReplyRules("twilio", "asked", None, None)
 
 
 def hear(text, number=NEW_YORK, now=TUESDAY_NOON, **fields):
-    inbound.record([Said(number, text, **fields)], now, RULES)
+    inbound.record([IncomingText(number, text, **fields)], now, RULES)
     return Reply.get(Reply.text == text)
 
 

@@ -16,7 +16,7 @@ import models
 import schemas
 from access.do_not_call import LastReply, OptedOut
 from access.sign_ins import SignIn
-from carriers import OptOut, Part, Receipt, Reply
+from carriers import IncomingText, OptOut, Part, Receipt
 from database import clock, sqlite
 from databases import on_both, on_sqlite
 from events.outbox import Event, EventAddress
@@ -90,7 +90,7 @@ def test_under_load_nothing_is_left_in_the_files(redact, database_url, words):
     store_many(100, message="Hello")
     for _ in range(100):
         ended()
-    inbound.record([Reply(NEW_YORK, "xyzzy", None)], TUESDAY_NOON - 90 * DAY, RULES)
+    inbound.record([IncomingText(NEW_YORK, "xyzzy", None)], TUESDAY_NOON - 90 * DAY, RULES)
     assert traces(database_url) == ["xyzzy", NEW_YORK]
     with load(database_url):
         result = redact(*words)
@@ -154,10 +154,10 @@ def written_to(number):
     EventAddress.set(key_named("app"), "http://127.0.0.1:9/", TUESDAY_NOON)
     store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON)
     receipts.record_receipts([Receipt("R1", True, None, number)], TUESDAY_NOON, FAKE)
-    said = [Reply(number, "START", None), Reply(number, "a whole reply", None)]
+    said = [IncomingText(number, "START", None), IncomingText(number, "a whole reply", None)]
     parts = [("a first part, ", 1), ("a second part", 2)]
-    said += [Reply(number, text, None, part=Part("ref", 2, n)) for text, n in parts]
-    said.append(Reply(number, "a part alone", None, part=Part("another", 2, 1)))
+    said += [IncomingText(number, text, None, part=Part("ref", 2, n)) for text, n in parts]
+    said.append(IncomingText(number, "a part alone", None, part=Part("another", 2, 1)))
     inbound.record(said, TUESDAY_NOON + SECOND, RULES)
     assert [each.number for each in LastReply.select()] == [number]
     assert Event.select().count() == 3
@@ -186,7 +186,7 @@ def test_what_a_number_left_in_any_column_is_gone_from_the_files(redact, databas
 def test_a_number_that_is_valid_no_more_is_forgotten_too(redact):
     """Since 2021, numbers of Côte d'Ivoire have ten digits: libphonenumber rejects those before."""
     ended(to=WITHDRAWN)
-    inbound.record([Reply(WITHDRAWN, TEXT, None)], TUESDAY_NOON, RULES)
+    inbound.record([IncomingText(WITHDRAWN, TEXT, None)], TUESDAY_NOON, RULES)
     result = redact("--to", "+225 01 23 45 67")
     assert result.exit_code == 0, result.stderr
     assert Message.get().to is None

@@ -13,7 +13,7 @@ from access.keys import ApiKey, Role
 from access.limits import KeyUse
 from answers import accepted, sender
 from carrier_servers import DRIP, Answer, playing
-from carriers import Reply
+from carriers import IncomingText
 from database import db
 from databases import on_both
 from events.outbox import Event, EventAddress
@@ -538,7 +538,9 @@ def test_a_scheduler_names_no_key_that_is_revoked(look):
 
 
 def hear(text, now, number=NEW_YORK):
-    inbound.record([Reply(number, text)], now, inbound.ReplyRules("twilio", "asked", None, None))
+    inbound.record(
+        [IncomingText(number, text)], now, inbound.ReplyRules("twilio", "asked", None, None)
+    )
 
 
 def test_people_are_told_how_many_replies_wait_and_how_many_may_be_a_no(look):

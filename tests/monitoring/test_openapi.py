@@ -17,7 +17,7 @@ from access.keys import ApiKey
 from access.limits import parse
 from app import create_app
 from browser import HOST
-from carriers import Reply
+from carriers import IncomingText
 from events import outbox
 from events.outbox import EventAddress
 from messages import model
@@ -217,7 +217,9 @@ def test_every_event_has_the_described_fields_in_their_order(status):
 def test_the_event_of_a_reply_has_the_described_fields_in_their_order(database_url):
     store(status="sent", finished_at=TUESDAY_NOON)
     EventAddress.set(ApiKey.named("app"), "http://127.0.0.1/", TUESDAY_NOON)
-    inbound.record([Reply(NEW_YORK, "Yes")], TUESDAY_NOON, ReplyRules("x", "asked", None, None))
+    inbound.record(
+        [IncomingText(NEW_YORK, "Yes")], TUESDAY_NOON, ReplyRules("x", "asked", None, None)
+    )
     event = json.loads(outbox.Event.get().body)
     check_event(event, "ReplyEvent")
 

@@ -6,8 +6,7 @@ They go through the carrier that the reply came from, and no other.
 import pytest
 
 from access.do_not_call import OptedOut
-from carriers import CarrierError
-from carriers import Reply as Said
+from carriers import CarrierError, IncomingText
 from carriers.configs import CarrierConfig
 from databases import on_both
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST, die_instead
@@ -34,7 +33,7 @@ IN_DOUBT = CarrierError("no answer", in_doubt=True, silent=True)
 
 def hear(text="STOP", now=NIGHT, **fields):
     held(Status.SENT, finished_at=now - HOUR, created_at=now - HOUR)
-    inbound.record([Said(NEW_YORK, text, **fields)], now, RULES)
+    inbound.record([IncomingText(NEW_YORK, text, **fields)], now, RULES)
     return the_answer()
 
 
@@ -53,7 +52,7 @@ def test_it_is_sent_in_the_night_to_a_number_on_the_list(run_pass, carrier):
 
 def test_a_second_stop_does_not_keep_it_back(run_pass, carrier):
     hear()
-    inbound.record([Said(NEW_YORK, "STOP")], NIGHT, RULES)
+    inbound.record([IncomingText(NEW_YORK, "STOP")], NIGHT, RULES)
     run_pass(NIGHT + SECOND, **ANSWERING)
     assert len(carrier.texts) == 1
 
@@ -121,7 +120,7 @@ def test_what_joins_while_a_long_pass_sends_goes_next(carrier, run_pass):
     held(Status.SENT, finished_at=TUESDAY_NOON, to="+12125559999")
 
     def hear_now():
-        inbound.record([Said("+12125559999", "STOP")], TUESDAY_NOON, RULES)
+        inbound.record([IncomingText("+12125559999", "STOP")], TUESDAY_NOON, RULES)
         return "id"
 
     carrier.answers[numbers[3]] = hear_now
@@ -141,7 +140,7 @@ def replied(database_url, at):
         for number, name in enumerate(("us", "eu"), 1):
             finished_at = TUESDAY_NOON - number * MINUTE
             store(status=Status.SENT, carrier=name, finished_at=finished_at)
-        said = Said(NEW_YORK, "STOP")
+        said = IncomingText(NEW_YORK, "STOP")
         inbound.record([said], TUESDAY_NOON, ReplyRules(carrier, "asked", "You are off.", None))
 
     return reply
@@ -173,7 +172,9 @@ GONE = {"configs": [CarrierConfig("eu", countries={"US"})], "help_reply": "Ask u
 
 def ask_for_help(carrier, at, now):
     at(now)
-    inbound.record([Said(NEW_YORK, "HELP")], now, ReplyRules(carrier, "asked", None, "Ask us."))
+    inbound.record(
+        [IncomingText(NEW_YORK, "HELP")], now, ReplyRules(carrier, "asked", None, "Ask us.")
+    )
 
 
 def the_answers():

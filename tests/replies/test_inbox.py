@@ -7,8 +7,7 @@ import pytest
 import database
 import models
 from access.do_not_call import OptedOut
-from carriers import OptOut, Part, Receipt
-from carriers import Reply as Said
+from carriers import IncomingText, OptOut, Part, Receipt
 from databases import on_both
 from fake_carrier import FakeCarrier
 from faulty_database import FaultyDatabase
@@ -88,9 +87,13 @@ def test_whichever_statement_fails_each_reply_among_receipts_is_recorded_once(co
     """SMPP has no id for a text: what was recorded must not be handed over again."""
     at(TUESDAY_NOON)
     receipts = [Receipt(f"SM{n}", delivered=True) for n in range(3)]
-    words = [receipts[0], Said(NEW_YORK, "Yes"), receipts[1], Said(NEW_YORK, "Yes")]
-    words += [Said(NEW_YORK, "STOP"), Said(LONDON, "a", part=Part("1", 2, 1)), receipts[2]]
-    later = [Said(LONDON, "b", part=Part("1", 2, 2)), Said(NEIGHBOUR, "stop")]
+    words = [receipts[0], IncomingText(NEW_YORK, "Yes"), receipts[1], IncomingText(NEW_YORK, "Yes")]
+    words += [
+        IncomingText(NEW_YORK, "STOP"),
+        IncomingText(LONDON, "a", part=Part("1", 2, 1)),
+        receipts[2],
+    ]
+    later = [IncomingText(LONDON, "b", part=Part("1", 2, 2)), IncomingText(NEIGHBOUR, "stop")]
     later += [OptOut(THIRD, stop=True, source="reply")]
     for failing in collect(words, later, stop_reply="Bye.", help_reply="Ask us."):
         texts = sorted(each.text for each in Reply.select())

@@ -10,8 +10,7 @@ import pytest
 
 from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply, OptedOut
 from access.keys import ApiKey, Role
-from carriers import OptOut, Part
-from carriers import Reply as Said
+from carriers import IncomingText, OptOut, Part
 from carriers.lanes import TESTERS
 from database import clock, db
 from databases import on_both, on_postgres
@@ -37,7 +36,7 @@ LOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
 def hear(text, now=LATER, rules=RULES, number=NEW_YORK, **fields):
     """Record a reply; return all that there are, the oldest first."""
-    inbound.record([Said(number, text, **fields)], now, rules)
+    inbound.record([IncomingText(number, text, **fields)], now, rules)
     return stored(now)
 
 
@@ -533,7 +532,7 @@ def test_answers_count_for_limits_of_key_and_number(post, key, run, at):
     run("keys", "limit", "app", "2/d")
     assert post().status_code == 201
     sent(now=TUESDAY_NOON - 2 * DAY)
-    inbound.record([Said(NEW_YORK, "HELP")], TUESDAY_NOON, ANSWERING)
+    inbound.record([IncomingText(NEW_YORK, "HELP")], TUESDAY_NOON, ANSWERING)
     assert post().status_code == 429
 
 

@@ -4,8 +4,7 @@ import pytest
 
 import stored_messages
 from access.keys import ApiKey, Role
-from carriers import Part
-from carriers import Reply as Said
+from carriers import IncomingText, Part
 from database import clock, db
 from databases import on_both, on_sqlite
 from messages import doubts, receipts
@@ -57,9 +56,13 @@ ACTIONS = {
     "due": lambda: lambda: inbound.settle(TUESDAY_NOON),
     "purge": lambda: lambda: Reply.purge(TUESDAY_NOON - DAY, TUESDAY_NOON),
     "forget": lambda: lambda: Reply.forget_number(NEW_YORK, TUESDAY_NOON),
-    "a reply": lambda: lambda: inbound.record([Said(NEW_YORK, "HELP")], TUESDAY_NOON, RULES),
+    "a reply": lambda: (
+        lambda: inbound.record([IncomingText(NEW_YORK, "HELP")], TUESDAY_NOON, RULES)
+    ),
     "a part": lambda: (
-        lambda: inbound.record([Said(NEW_YORK, "HELP", part=Part("7", 2, 1))], TUESDAY_NOON, RULES)
+        lambda: inbound.record(
+            [IncomingText(NEW_YORK, "HELP", part=Part("7", 2, 1))], TUESDAY_NOON, RULES
+        )
     ),
 }
 

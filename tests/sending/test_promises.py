@@ -657,7 +657,7 @@ class Promises(RuleBasedStateMachine):
         had_opted_out, was_entered = OptedOut.lists(number), DoNotCall.lists(number)
         carrier = self.carriers[which % len(self.carriers)]
         rules = ReplyRules.of(self.settings, carrier.name)
-        inbound.record([carriers.Reply(number, word)], self.now, rules)
+        inbound.record([carriers.IncomingText(number, word)], self.now, rules)
         has_opted_out = {"STOP": True, "START": False, "HELP": had_opted_out}
         assert OptedOut.lists(number) == has_opted_out[word]
         assert DoNotCall.lists(number) == was_entered

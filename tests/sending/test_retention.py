@@ -66,7 +66,7 @@ def test_what_ended_loses_its_text_and_then_goes_when_it_is_too_old_and_not_befo
     assert texts == {at_edge.id: None, old.id: None, new.id: "Hello"}
     assert gone.id not in texts
     stored = again(old)
-    assert (stored.to, stored.answer, stored.request_digest) == (None,) * 3
+    assert (stored.to, stored.response, stored.request_digest) == (None,) * 3
     assert (stored.status, stored.finished_at) == (status, old.finished_at)
 
 
@@ -143,7 +143,7 @@ def test_with_its_replies_a_number_that_was_never_listed_is_forgotten_whole(run_
     said = (NEW_YORK, "START", KEPT + MILLISECOND), (LONDON, "START", KEPT + DAY)
     said += (LONDON, "START", KEPT), (NEIGHBOUR, "STOP", KEPT + DAY)
     for number, word, age in said:
-        inbound.record([carriers.Reply(number, word, None)], TUESDAY_NOON - age, rules)
+        inbound.record([carriers.IncomingText(number, word, None)], TUESDAY_NOON - age, rules)
     run_pass(keep_texts=KEPT)
     assert [reply.number for reply in Reply.select()] == [LONDON]
     assert {each.number for each in LastReply.select()} == {LONDON, NEIGHBOUR}

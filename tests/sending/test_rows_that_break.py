@@ -9,8 +9,7 @@ from peewee import OperationalError
 
 from access.do_not_call import DoNotCall
 from broken_rows import BAD, TEXT, breaks, unreadable
-from carriers import LateAnswer, Receipt
-from carriers import Reply as Said
+from carriers import IncomingText, LateAnswer, Receipt
 from databases import on_both
 from events.outbox import Event, EventAddress
 from fake_carrier import FOR_GOOD, FOR_NOW, FakeCarrier
@@ -136,7 +135,7 @@ def unfinished(database_url):
 
     def write(number):
         store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON - HOUR, carrier="fake")
-        said = Said(number, TEXT, message_ids=(number,), part=("7", 2, 1))
+        said = IncomingText(number, TEXT, message_ids=(number,), part=("7", 2, 1))
         inbound.record([said], TUESDAY_NOON, rules)
         return Reply.get(Reply.number == number)
 
@@ -456,7 +455,10 @@ def test_a_late_answer_and_a_reply_that_break_their_record_stop_none_behind_them
         record_reply(said, *rest)
 
     monkeypatch.setattr(inbound, "record_reply", fail)
-    replies = Said(BAD, TEXT, message_ids=("x",)), Said(messages[1].to, "yes", message_ids=("y",))
+    replies = (
+        IncomingText(BAD, TEXT, message_ids=("x",)),
+        IncomingText(messages[1].to, "yes", message_ids=("y",)),
+    )
     telling = Telling(LateAnswer(BAD, None), delivered("R0"), *replies, delivered("R1"))
     run = lasting(settings, telling, at)
     for second in range(6):
@@ -569,7 +571,7 @@ def test_a_reply_that_breaks_retention_is_kept_and_all_others_are_forgotten(
     rules = ReplyRules("fake", "asked", None, None)
     for number in (BAD, NEW_YORK):
         store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON - 9 * DAY, carrier="fake")
-        inbound.record([Said(number, TEXT)], TUESDAY_NOON - 9 * DAY, rules)
+        inbound.record([IncomingText(number, TEXT)], TUESDAY_NOON - 9 * DAY, rules)
     bad = Reply.get(Reply.number == BAD)
     broken("reply", bad, "TRUE", "DELETE")
     run_pass(TUESDAY_NOON, keep_messages=7 * DAY)

@@ -534,7 +534,7 @@ def test_a_reply_belongs_to_a_text_of_which_its_carrier_may_have_a_copy(
     message = in_doubt_at_us(TUESDAY_NOON) if may_have_it else store()
     go_on_through_eu(run_both, us, TUESDAY_NOON + HOUR)
     assert (again(message).status, again(message).carrier) == (Status.SENT, "eu")
-    said = carriers.Reply(NEW_YORK, "Which shop?")
+    said = carriers.IncomingText(NEW_YORK, "Which shop?")
     inbound.record([said], TUESDAY_NOON + 2 * HOUR, ReplyRules("us", "asked", None, None))
     assert Reply.get().message_id == (message.id if may_have_it else None)
 
