@@ -176,7 +176,7 @@ class Scheduler:
         seconds = min(self.step_at, until) - self.clock.monotonic()
         ended = self.ended.gather(max(0, min(seconds, TICK, self.stop.seconds_left)))
         for sender in self.senders:
-            sender.recorder.unrecorded += sender.sends.answers(ended)
+            sender.recorder.unrecorded += sender.sends.finished(ended)
             if not self.stop.seconds_left:
                 sender.recorder.unrecorded += sender.sends.abandon()
         self.retry(self.collect)

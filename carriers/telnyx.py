@@ -22,7 +22,7 @@ from carriers import (
     urls,
 )
 from carriers.alphabets import SEPTETS
-from carriers.http import Answer, HttpCarrier, balance, check_age, instant, named, reference
+from carriers.http import HttpCarrier, Response, balance, check_age, instant, named, reference
 
 # https://developers.telnyx.com/docs/messaging/messages/error-codes
 FOR_GOOD = {
@@ -192,12 +192,12 @@ class Telnyx(HttpCarrier):
         except (InvalidSignature, ValueError, RecursionError):
             raise NotGenuine from None
 
-    def error_of(self, answer: Answer) -> CarrierError:
+    def error_of(self, answer: Response) -> CarrierError:
         """Return the CarrierError that an answer means."""
         code = str(_first(answer.json().get("errors")).get("code", ""))
         is_unclear = answer.method == "POST" and answer.status in UNCLEAR
         if not re.fullmatch(r"[1-9]\d{4}", code, re.ASCII):
-            return self.refusal(answer, in_doubt=answer.unclear or is_unclear)
+            return self.refusal(answer, in_doubt=answer.leaves_doubt or is_unclear)
         words = self.explained(int(code), "refused")
         reason = f"Telnyx: {words} (HTTP {answer.status}, error {code})"
         meant = 429 if answer.status == 429 else int(code)

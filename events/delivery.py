@@ -13,7 +13,7 @@ from uuid import UUID
 
 import database
 from carriers import CarrierError
-from carriers.http import Answer
+from carriers.http import Response
 from carriers.webhook import SignedPosts, decoded
 from database import clock, isoformat
 from events.outbox import Event, EventAddress, body_of_test, new_webhook_id
@@ -49,7 +49,7 @@ class Try(NamedTuple):
 
     event: Event
     address: EventAddress
-    answer: Answer | None
+    answer: Response | None
     words: str
 
     @property
@@ -263,7 +263,7 @@ class Deliveries:
 
 def tell(
     receiver: Receiver, webhook_id: str, body: str, address: EventAddress
-) -> tuple[Answer | None, str]:
+) -> tuple[Response | None, str]:
     """Send a signed body to an address; return the answer, if any, and a description of it."""
     try:
         secrets = [decoded(secret) for secret in address.secrets(clock.now())]

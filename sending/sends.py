@@ -144,7 +144,7 @@ class Sends:
         reference = self.carrier.look_up(str(send.message.id))
         return [reference] if reference else []
 
-    def answers(self, ended: Collection[Future]) -> list[Answer]:
+    def finished(self, ended: Collection[Future]) -> list[Answer]:
         """Return the answers to the sends that have ended."""
         own = [future for future in ended if future in self.under_way]
         return [self._answer(self.under_way.pop(future), future) for future in own]
