@@ -39,7 +39,7 @@ IS_UNCLEAR = SQL("result = 'unclear'")
 IS_ASKED_ABOUT = IS_UNCLEAR & SQL("ask_at IS NOT NULL")
 
 
-HELD = """
+OPEN_OF_SENDER = """
 SELECT message_id, claim_number, result FROM attempt WHERE sender = {param} AND carrier = {param}
 """
 """A sender's open sends and questions. In SQL: with 128 texts, peewee takes 0.9 ms of each step."""
@@ -179,14 +179,15 @@ class Attempt(Table):
         return cls.message
 
     @classmethod
-    def in_hand(cls, sender: uuid.UUID) -> ModelSelect:
+    def under_way(cls, sender: uuid.UUID) -> ModelSelect:
         """Select the attempts of a sender that are under way."""
         return cls.select().where(cls.sender == sender, cls.result.is_null())
 
     @classmethod
-    def held(cls, sender: uuid.UUID, carrier: str) -> list[tuple[uuid.UUID, int, Result | None]]:
+    def open_of(cls, sender: uuid.UUID, carrier: str) -> list[tuple[uuid.UUID, int, Result | None]]:
         """Return what a sender is giving to a carrier (no result yet) or asking it about."""
-        rows = db.execute_sql(HELD.format(param=db.param), (cls.sender.db_value(sender), carrier))
+        sql = OPEN_OF_SENDER.format(param=db.param)
+        rows = db.execute_sql(sql, (cls.sender.db_value(sender), carrier))
         as_id = cls.sender.python_value
         return [(as_id(id), claim, result) for id, claim, result in rows.fetchall()]
 

@@ -183,8 +183,8 @@ class Selection:
         """
         some = Message.id.in_([*self.left]) & Message.status.in_([*among])
         rows = Message.select(Message.id).order_by(Message.id)
-        held = [each.id for each in db.lock_rows(rows.where(some, Message.to.is_null(False)))]
-        ids = [each.id for each in rows.where(Message.id.in_(held), condition)]
+        locked = [each.id for each in db.lock_rows(rows.where(some, Message.to.is_null(False)))]
+        ids = [each.id for each in rows.where(Message.id.in_(locked), condition)]
         if ids:
             Message.change(Message.update(changes).where(Message.id.in_(ids)))
         self.left.difference_update(ids)

@@ -198,8 +198,9 @@ class Message(Table):
 
     def _end_claim(self, **changes):
         """Change this message if its claim is still the one that was read; return whether so."""
-        held = (Message.id == self.id) & (Message.claim_number == self.claim_number)
-        return bool(self.change(Message.update(changes).where(held, has_status(Status.SENDING))))
+        is_ours = (Message.id == self.id) & (Message.claim_number == self.claim_number)
+        is_ours &= has_status(Status.SENDING)
+        return bool(self.change(Message.update(changes).where(is_ours)))
 
     def lose(self, carrier: str | None, claim_number: int) -> bool:
         """Queue this message again: the sender that had claimed it for a carrier has died.
@@ -208,8 +209,8 @@ class Message(Table):
         """
         self.note_doubt(carrier or FIRST)
         dead = Message.update(status=Status.QUEUED, carrier=carrier, in_doubt=Message.in_doubt + 1)
-        held = has_status(Status.SENDING) & (Message.claim_number == claim_number)
-        return dead.where(Message.id == self.id, held).execute() == 1
+        is_claimed = has_status(Status.SENDING) & (Message.claim_number == claim_number)
+        return dead.where(Message.id == self.id, is_claimed).execute() == 1
 
     def note_doubt(self, carrier: str) -> None:
         """Note that a carrier may have a copy of this message, even if it has ended."""

@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
 
     `reason` becomes the message's last error. `counted` uses up a retry. `doubt` says that the
     carrier may have taken the text this time. Without `send_at`, it keeps its place in the queue.
-    `held_by` is what it waits for.
+    `waits_for` says what it waits for.
     """
 
     status: Status
@@ -56,12 +56,12 @@ class Outcome(NamedTuple):
     send_at: datetime | None = None
     counted: bool = False
     doubt: bool = False
-    held_by: str | None = None
+    waits_for: str | None = None
 
     @property
     def why(self) -> str | None:
         """Return the reason for the log, if there is one."""
-        return self.reason or self.held_by
+        return self.reason or self.waits_for
 
     @property
     def move(self) -> str:
@@ -106,12 +106,12 @@ def judge(
         words = f"texts to {recipients.country_name(message.country)} are not allowed"
         return Outcome(Status.FAILED, _perhaps_taken(words, message.in_doubt))
     try:
-        held = _held(message, terms.key, now)
+        postponed = _postponed(message, terms.key, now)
     except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
         return Outcome(Status.FAILED, _perhaps_taken(f"the number {error}", message.in_doubt))
-    if held is None and has_equal and terms.askable:
-        return Outcome(Status.SCHEDULED, send_at=now + PUT_OFF, held_by="an equal text")
-    return held
+    if postponed is None and has_equal and terms.askable:
+        return Outcome(Status.SCHEDULED, send_at=now + PUT_OFF, waits_for="an equal text")
+    return postponed
 
 
 def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None:
@@ -122,7 +122,7 @@ def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None
         return None
     recipient = recipients.find(message.to)
     if terms.key.hours(recipient).silence(recipient.clocks, now):
-        return _held(message, terms.key, now)
+        return _postponed(message, terms.key, now)
     return None
 
 
@@ -200,7 +200,7 @@ def waits_for(message: Message, rules: Rules, now: datetime) -> str | None:
     return "another attempt" if message.attempts else "its time"
 
 
-def _held(message, rules, now):
+def _postponed(message, rules, now):
     """Return the outcome of a message that may not go now by its recipient's hours, or None."""
     if message.obeys_send_date(now) and rules.quiet.are_none:
         return None
@@ -210,7 +210,7 @@ def _held(message, rules, now):
     if until is None:
         return None
     why = recipients.why_until(recipient, hours, until)
-    return Outcome(Status.SCHEDULED, send_at=until, held_by=why)
+    return Outcome(Status.SCHEDULED, send_at=until, waits_for=why)
 
 
 # After the carrier's answer, or silence

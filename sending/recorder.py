@@ -172,7 +172,7 @@ class Recorder:
             outcome = outcomes.after_error(message, error, send.terms, send.is_probe, now, others)
             lane = self.lane_after_no(send, error, outcome)
             is_moved = message.apply(outcome, now, carrier=self.name, lane=str(lane))
-            own = Attempt.in_hand(send.sender).where(Attempt.message == message.id)
+            own = Attempt.under_way(send.sender).where(Attempt.message == message.id)
             if outcome.doubt and not is_moved and own.exists():  # a receipt has ended it
                 message.note_doubt(self.name)
             self.end_attempt(send, error, outcome, now)

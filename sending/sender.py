@@ -303,11 +303,11 @@ class Sender:
         Return whether there was anything.
         """
         sender = self.pulse.sender
-        held = [*self.sends.under_way.values(), *self.recorder.given_up]
-        asked = {send.message.id for send in held if send.asking}
-        given = {(send.message.id, send.message.claim_number) for send in held if not send.asking}
+        known = [*self.sends.under_way.values(), *self.recorder.given_up]
+        asked = {send.message.id for send in known if send.asking}
+        given = {(send.message.id, send.message.claim_number) for send in known if not send.asking}
         texts, questions = [], []
-        for id, claim, result in Attempt.held(sender, self.name):
+        for id, claim, result in Attempt.open_of(sender, self.name):
             if result and id not in asked:
                 questions.append(id)
             elif not result and (id, claim) not in given:
@@ -354,7 +354,7 @@ class Sender:
         ready, moves = [], []
         rules = rules_of({send.message.key_id for send in sends})
         opted_out = do_not_call.listed({send.message.to for send in sends})
-        equals = self.texts_in_hand(sends)
+        equals = self.open_texts(sends)
         for send in sends:
             message = send.message
             text = message.to, message.message
@@ -370,7 +370,7 @@ class Sender:
                 moves.append((send, outcome))
         return ready, moves
 
-    def texts_in_hand(self, sends: list[Send]) -> set[tuple[str, str]]:
+    def open_texts(self, sends: list[Send]) -> set[tuple[str, str]]:
         """Return the numbers and texts of these that the carrier's list has, or may yet have."""
         if not self.carrier.can_be_asked:
             return set()

@@ -140,11 +140,11 @@ def test_no_statement_of_a_claim_reads_the_whole_table(action, many):
 
 
 def test_what_a_scheduler_has_in_hand_is_found_by_one_lookup(many):
-    def held():
-        Attempt.held(stored_messages.SENDER, "fake")
+    def open_of_sender():
+        Attempt.open_of(stored_messages.SENDER, "fake")
 
-    (plan,) = plans(held)
-    assert not reads_whole(held)
+    (plan,) = plans(open_of_sender)
+    assert not reads_whole(open_of_sender)
     assert any("attempt_sender" in line for line in plan)
 
 

@@ -387,7 +387,7 @@ class PausingScheduler(Actor, Scheduler):
         sends |= {each.sends.under_way.get(future) for each in self.senders for future in unheard}
         known = {each.message.id for each in sends if each}
         if self.clock.monotonic() - self.machine.failed_at > FRESH:
-            open = {each.message_id for each in Attempt.in_hand(self.pulse.sender)}
+            open = {each.message_id for each in Attempt.under_way(self.pulse.sender)}
             assert open <= known, "what is open is in hand"
 
     def check_life(self, begun_at):
@@ -1071,7 +1071,7 @@ class Promises(RuleBasedStateMachine):
         with scheduler.aside():
             self.note_beats()
             _, beaten_at = self.beats[dead.sender]
-            held = [each.message_id for each in Attempt.in_hand(dead.sender)]
+            held = [each.message_id for each in Attempt.under_way(dead.sender)]
         count = take_over(dead, now)
         with scheduler.aside():
             if not Heartbeat.select().where(Heartbeat.sender == dead.sender).exists():

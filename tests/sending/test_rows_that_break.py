@@ -540,7 +540,7 @@ def test_one_of_whom_nothing_can_be_taken_over_stops_none_behind_it(run_pass, br
     assert sum(run_pass(TUESDAY_NOON + n * SECOND)["taken over"] for n in (0, 1)) == 3
     assert {again(each).status for each in store_many_of_other} == {Status.SENT}
     assert str(SENDER) in caplog.text
-    assert Attempt.in_hand(SENDER).count() == 4
+    assert Attempt.under_way(SENDER).count() == 4
     caplog.clear()
     run_pass(TUESDAY_NOON + MINUTE)
     assert errors(caplog) == [], "not at each pass"

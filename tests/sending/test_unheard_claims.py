@@ -1,4 +1,4 @@
-"""What is open under a scheduler's name and not in its hands: it did not hear of its own claim."""
+"""What is claimed under a scheduler's name without its knowledge: it did not hear of the commit."""
 
 from concurrent.futures import Future
 
