@@ -37,8 +37,8 @@ class Lane(NamedTuple):
     """
 
     country: str = ""  # ISO 3166, or 001
-    refused: tuple[str, ...] = ()
-    last_no: str | None = None
+    no_route: tuple[str, ...] = ()
+    refused_last: str | None = None
     doubts: tuple[str, ...] = ()
     only: str | None = None
 
@@ -49,25 +49,25 @@ class Lane(NamedTuple):
         only, country, facts = re.fullmatch("(=?)([^!>?]*)(.*)", text).groups()
         facts = re.findall("([!>?])([^!>?]*)", facts)
         named = {mark: [name for other, name in facts if other == mark] for mark in "!>?"}
-        last_no = named[">"][-1] if named[">"] else None
-        more = tuple(named["!"]), last_no, tuple(named["?"])
+        refused_last = named[">"][-1] if named[">"] else None
+        more = tuple(named["!"]), refused_last, tuple(named["?"])
         return cls("", *more, only=country) if only else cls(country, *more)
 
     def __str__(self) -> str:
         begin = self.country if self.only is None else f"={self.only}"
-        last_no = [] if self.last_no is None else [self.last_no]
-        facts = ("!", self.refused), (">", last_no), ("?", self.doubts)
+        refused_last = [] if self.refused_last is None else [self.refused_last]
+        facts = ("!", self.no_route), (">", refused_last), ("?", self.doubts)
         return begin + "".join(f"{mark}{name}" for mark, names in facts for name in names)
 
     def after_refusal(self, name: str, no_route: bool) -> Self:
         """Return the lane after a carrier had no route, or refused the text for now."""
         if no_route:
-            return self._replace(refused=(*self.refused, name))
-        return self._replace(last_no=name)
+            return self._replace(no_route=(*self.no_route, name))
+        return self._replace(refused_last=name)
 
     def in_doubt(self, name: str) -> Self:
         """Return the lane after one more attempt that a carrier may have accepted."""
-        return self._replace(doubts=(*self.doubts, name), last_no=None)
+        return self._replace(doubts=(*self.doubts, name), refused_last=None)
 
     def settled(self, carrier: str, once: bool = False) -> Self:
         """Return the lane without a carrier's doubts, or without one of them."""
@@ -88,7 +88,7 @@ class Lane(NamedTuple):
 
     def anew(self) -> Self:
         """Return the lane of a text that a person retries: doubts are not forgotten."""
-        return self._replace(refused=(), last_no=None)
+        return self._replace(no_route=(), refused_last=None)
 
 
 class Routes:
@@ -129,8 +129,8 @@ class Routes:
         if lane.only is not None:
             return (lane.only,) if lane.only in (*self.names, TESTERS) else ()
         may = [config.name for config in self.configs if config.may_serve(lane.country, key)]
-        left = [name for name in may if name not in lane.refused] or may
-        at = left.index(lane.last_no) + 1 if lane.last_no in left else 0
+        left = [name for name in may if name not in lane.no_route] or may
+        at = left.index(lane.refused_last) + 1 if lane.refused_last in left else 0
         return tuple(left[at:] + left[:at])
 
     def asked(self, lane: Lane) -> str | None:

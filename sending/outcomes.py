@@ -264,8 +264,8 @@ def after_no_answer(message: Message, terms: Terms, now: datetime) -> Outcome | 
     return None
 
 
-def is_no(error: CarrierError) -> bool:
-    """Return whether an error is a no to a text, and not about the carrier alone."""
+def is_refusal(error: CarrierError) -> bool:
+    """Return whether an error is a refusal of a text, and not about the carrier alone."""
     return not (error.in_doubt or error.silent or error.account or error.too_fast)
 
 

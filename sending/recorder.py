@@ -170,7 +170,7 @@ class Recorder:
             message.read_again()
             others = bool(self.others(send))
             outcome = outcomes.after_error(message, error, send.terms, send.is_probe, now, others)
-            lane = self.lane_after_no(send, error, outcome)
+            lane = self.lane_after_error(send, error, outcome)
             is_moved = message.apply(outcome, now, carrier=self.name, lane=str(lane))
             own = Attempt.under_way(send.sender).where(Attempt.message == message.id)
             if outcome.doubt and not is_moved and own.exists():  # a receipt has ended it
@@ -187,7 +187,7 @@ class Recorder:
             said = OptOut(message.to, stop=True, source="carrier")
             self.counts["blocked"] += opt_outs.record_opt_out(said, now, self.terms.key.check_dnc)
 
-    def lane_after_no(self, send: Send, error: CarrierError, outcome: Outcome) -> Lane:
+    def lane_after_error(self, send: Send, error: CarrierError, outcome: Outcome) -> Lane:
         """Return the lane of a text that the carrier did not accept."""
         lane = Lane.read(send.message.lane)
         if outcome.doubt:
@@ -218,7 +218,7 @@ class Recorder:
         """Record the answer to a question about a text in doubt."""
         if isinstance(error, NotSent):
             doubts.ask_again_at(send.message.id, self.name, now)
-        elif error and send.again and outcomes.is_no(error):
+        elif error and send.again and outcomes.is_refusal(error):
             self.record_refused(send, error, now)
         elif error:
             self.record_no_answer(send, error, now)
@@ -242,8 +242,8 @@ class Recorder:
     def record_refused(self, send: Send, error: CarrierError, now: datetime) -> None:
         """Record that the carrier refused a text that it was given again.
 
-        A no for good, or of the way, shows that it has not taken it. One for now shows nothing of
-        what was before: it uses a retry, and the doubt stays.
+        A refusal for good, or for want of a route, shows that it has not taken it. One for now
+        shows nothing of what was before: it uses a retry, and the doubt stays.
         """
         self.record_opt_out(send.message, error, now)
         settles, is_moved = error.permanent or error.no_route, False
@@ -264,7 +264,7 @@ class Recorder:
                 lane = message.lane
                 if settles:  # the try was counted when its answer was lost, unless by a death
                     tries = message.attempts + any(each.words == DIED for each in copies)
-                    lane = str(self.lane_after_no(send, error, outcome))
+                    lane = str(self.lane_after_error(send, error, outcome))
                 is_moved = message.settle(outcome, now, attempts=tries, lane=lane)
                 doubts.ask_again_at(message.id, self.name, outcome.send_at or now)
         if is_moved and outcome.status != Status.QUEUED:

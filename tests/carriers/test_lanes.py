@@ -17,7 +17,7 @@ ALL = ("us", "shop", "world")
     [
         Lane(),
         Lane("US"),
-        Lane("US", refused=("us", "shop"), last_no="world", doubts=("us", "us", "")),
+        Lane("US", no_route=("us", "shop"), refused_last="world", doubts=("us", "us", "")),
         Lane(only="us", doubts=("us",)),
         Lane(only=""),
     ],
