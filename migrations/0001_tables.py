@@ -147,7 +147,7 @@ CREATE TABLE carrier_state (
     probe_claimed_at BIGINT,
     probe_claimed_by UUID,
     last_accepted_at BIGINT,
-    silences INTEGER NOT NULL DEFAULT 0,
+    unanswered INTEGER NOT NULL DEFAULT 0,
     unmatched_logged_at BIGINT,
     rate_used_until BIGINT,
     place INTEGER,

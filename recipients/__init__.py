@@ -238,8 +238,8 @@ def what_keeps(recipient: Recipient, hours: BusinessHours, until: datetime) -> s
     CLOSED if it is only that business hours begin then; None if nothing does.
     """
     before = until - timedelta(minutes=1)
-    if silence := hours.silence(recipient.clocks, before):
-        return quiet_name(silence.hours, recipient)
+    if quiet_time := hours.quiet_time(recipient.clocks, before):
+        return quiet_name(quiet_time.hours, recipient)
     return None if hours.is_open(recipient.clocks, before) else CLOSED
 
 

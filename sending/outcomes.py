@@ -121,7 +121,7 @@ def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None
     if terms.key.quiet.are_none or message.auto_reply_to:
         return None
     recipient = recipients.find(message.to)
-    if terms.key.hours(recipient).silence(recipient.clocks, now):
+    if terms.key.hours(recipient).quiet_time(recipient.clocks, now):
         return _postponed(message, terms.key, now)
     return None
 

@@ -167,7 +167,7 @@ class CarrierWatch:
         if error and (error.silent or error.in_doubt) and not error.too_fast:
             return
         if not self.is_heard:
-            CarrierState.reset_silences(self.name)
+            CarrierState.reset_unanswered(self.name)
             self.is_heard = True
         if send.is_probe and not (error and (error.too_fast or error.account)):
             accepted_at = None if error or send.asking else self.clock.now()
@@ -188,7 +188,7 @@ class CarrierWatch:
             cause = {"trouble": str(error)}
         elif error.too_fast:
             cause = {"asked_for": error.retry_after}
-        elif error.unreached or (error.silent and CarrierState.count_silence(name)):
+        elif error.unreached or (error.silent and CarrierState.count_unanswered(name)):
             cause = {"trouble": str(error), "is_down": True}
         else:
             return False
