@@ -20,7 +20,7 @@ BASES = {"hex": 16, "dec": 10}
 """The bases of message ids, by their names in `msg_id_type`."""
 
 
-def read(
+def report_in(
     delivery: pdus.Delivery, base: int | None = None, region: str | None = None
 ) -> Receipt | IncomingText | None:
     """Return the receipt or reply in a deliver_sm or data_sm, or None.

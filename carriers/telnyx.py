@@ -64,7 +64,7 @@ FOR_NOW = {
 REASONS = FOR_GOOD | ACCOUNT | TOO_FAST | FOR_NOW
 UNCLEAR = {409, 422}  # HTTP: the key is in use, or was used with another request
 
-OLDEST = 300  # seconds; older callbacks are refused by Telnyx's own library, too
+OLDEST_CALLBACK = 300  # seconds; older callbacks are refused by Telnyx's own library, too
 PAGE = 100  # opt-outs
 
 
@@ -183,7 +183,7 @@ class Telnyx(HttpCarrier):
         if not self._public_key:
             raise NotGenuine
         timestamp = request.headers.get("telnyx-timestamp", "")
-        check_age(timestamp, OLDEST)
+        check_age(timestamp, OLDEST_CALLBACK)
         try:
             given = base64.b64decode(request.headers.get("telnyx-signature-ed25519", ""))
             key = Ed25519PublicKey.from_public_bytes(self._public_key)

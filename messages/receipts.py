@@ -210,7 +210,7 @@ def unmatched(since: datetime, now: datetime) -> int:
     return EarlyReceipt.select().where(at >= since, at < now - LATE).count()
 
 
-def forget(now: datetime) -> int:
+def forget_unmatched(now: datetime) -> int:
     """Delete a batch of receipts that matched no message in time; return how many."""
     return EarlyReceipt.delete_some(EarlyReceipt.received_at < now - RECEIPTS_KEPT)
 

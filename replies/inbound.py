@@ -123,7 +123,7 @@ def record_reply(said: carriers.IncomingText, now: datetime, rules: ReplyRules) 
     log.info("reply %s to message %s", reply.id, reply.message_id or "-")
 
 
-def settle(now: datetime) -> int:
+def report_incomplete(now: datetime) -> int:
     """Report incomplete replies once their missing parts are overdue; return how many.
 
     A reply that breaks this is shown to people without an event.

@@ -63,7 +63,7 @@ class Recorder:
         for each in self.unrecorded:
             if each.error or each.send.asking:
                 self.record_unless_broken(self.record_other, [each], now)
-        self.retry(self.watch.note, self.unrecorded)
+        self.retry(self.watch.note_answers, self.unrecorded)
         self.unrecorded = []
         return True
 
@@ -152,7 +152,7 @@ class Recorder:
         claims = {each.send.message.id: each.send.message.claim_number for each in taken}
         receipts.record_accepted(said, now, self.name, claims)
         for each in taken:
-            self.note(each.send, "sent")
+            self.note_move(each.send, "sent")
 
     def record_not_given(self, send: Send, outcome: Outcome | None, now: datetime) -> None:
         """Record what becomes of a text not given to the carrier; it may keep its place."""
@@ -160,7 +160,7 @@ class Recorder:
             is_moved = outcome and send.message.apply(outcome, now)
             take_back([send.message])
         if is_moved:
-            self.note(send, outcome.move, outcome.why)
+            self.note_move(send, outcome.move, outcome.why)
 
     def record_not_accepted(self, send: Send, error: CarrierError, now: datetime) -> None:
         """Record what becomes of a text that the carrier did not accept."""
@@ -177,7 +177,7 @@ class Recorder:
                 message.note_doubt(self.name)
             self.end_attempt(send, error, outcome, now)
         if is_moved and outcome.status != Status.QUEUED:
-            self.note(send, outcome.move, outcome.why)
+            self.note_move(send, outcome.move, outcome.why)
         if outcome.doubt:
             receipts.look_again(message.to, now)
 
@@ -237,7 +237,7 @@ class Recorder:
                 message.note_error(str(error), now)
             doubts.ask_again_at(message.id, self.name, at)
         if is_moved:
-            self.note(send, outcome.move, outcome.why)
+            self.note_move(send, outcome.move, outcome.why)
 
     def record_refused(self, send: Send, error: CarrierError, now: datetime) -> None:
         """Record that the carrier refused a text that it was given again.
@@ -268,7 +268,7 @@ class Recorder:
                 is_moved = message.settle(outcome, now, attempts=tries, lane=lane)
                 doubts.ask_again_at(message.id, self.name, outcome.send_at or now)
         if is_moved and outcome.status != Status.QUEUED:
-            self.note(send, outcome.move, outcome.why)
+            self.note_move(send, outcome.move, outcome.why)
 
     def record_found(self, send: Send, said: list[str] | str | None, now: datetime) -> None:
         """Record whether the carrier has a text in doubt.
@@ -291,11 +291,11 @@ class Recorder:
             elif outcome := outcomes.not_taken(message, doubts.deaths(message)):
                 message.settle(outcome, now)
         if found:
-            self.note(send, "sent")
+            self.note_move(send, "sent")
         elif outcome:
-            self.note(send, outcome.move, outcome.why)
+            self.note_move(send, outcome.move, outcome.why)
 
-    def note(self, send: Send, move: str, reason: str | None = None) -> None:
+    def note_move(self, send: Send, move: str, reason: str | None = None) -> None:
         """Count and log what happened to a message."""
         self.counts[move] += 1
         level = logging.WARNING if move in ("retrying", "failed", "expired") else logging.INFO
@@ -322,7 +322,7 @@ class Reading:
     rest: str | None = None  # where the list goes on
 
 
-class Inbox:
+class NewsRecorder:
     """Record receipts, replies and late answers from a carrier's session, and missed replies."""
 
     def __init__(self, carrier: Carrier, rules: ReplyRules, watch: CarrierWatch):

@@ -42,7 +42,7 @@ class Retention(Table):
         return cls.get() if cls.update(next_at=now + EVERY).where(due).execute() else None
 
 
-def forget(settings: Settings, now: datetime) -> Counter:
+def redact_and_purge(settings: Settings, now: datetime) -> Counter:
     """Redact and purge a batch of what is too old; return the counts of what was done.
 
     Once nothing is left, return no counts, and nobody looks again for a while.

@@ -29,7 +29,7 @@ from sending.claims import Turns, claim_these
 from sending.heartbeats import Heartbeat, Pulse
 from sending.outcomes import Outcome, Terms
 from sending.rate import Rate
-from sending.recorder import Inbox, Recorder, take_back
+from sending.recorder import NewsRecorder, Recorder, take_back
 from sending.runtime import TICK, Ended, Runtime, Stop
 from sending.sends import Send, Sends
 from sending.watch import CarrierWatch
@@ -74,7 +74,7 @@ class Sender:
         several = routes.are_several and not is_testers
         self.watch = CarrierWatch(self.name, self.sends, rate, several)
         self.recorder = Recorder(self.terms, self.watch, routes, counts, retry)
-        self.inbox = Inbox(carrier, ReplyRules.of(settings, self.name), self.watch)
+        self.news = NewsRecorder(carrier, ReplyRules.of(settings, self.name), self.watch)
         self.turns, self.unable = Turns(routes), unable
         self.look_at = 0  # when to read keys and lanes again at the latest, by the monotonic clock
         self.key_names = {}  # by id
@@ -83,7 +83,7 @@ class Sender:
     @property
     def is_busy(self) -> bool:
         """Whether answers of the carrier are awaited, or to be recorded."""
-        recorder, asked = self.recorder, self.watch.asked or self.inbox.asked
+        recorder, asked = self.recorder, self.watch.asked or self.news.asked
         return bool(self.sends.under_way or recorder.unrecorded or asked)
 
     @property
@@ -102,7 +102,7 @@ class Sender:
         texts in doubt. 5. Claim as many texts as may be sent, judge them, and take SEND_RATE.
         6. Begin to send.
         """
-        made_progress = self.retry(self.inbox.take_missed)
+        made_progress = self.retry(self.news.take_missed)
         made_progress |= self.recorder.record()
         made_progress |= self.retry(self.take_back_unheard)
         permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
@@ -160,7 +160,7 @@ class Sender:
                 continue
             send = self.send_of(message)
             if self.is_received(message, now):
-                self.recorder.note(send, "sent")
+                self.recorder.note_move(send, "sent")
             elif (message.to, message.message) in under_way:  # a person has retried this one
                 doubts.ask_again_at(message.id, self.name, now + outcomes.PUT_OFF)
             elif copies := doubts.unclear_at(self.name, message.id):
@@ -173,7 +173,7 @@ class Sender:
         with db.atomic():
             going, moves = self.judge_again(questions, now)
         for send, outcome in moves:
-            self.recorder.note(send, outcome.move, outcome.why)
+            self.recorder.note_move(send, outcome.move, outcome.why)
         return going
 
     def judge_again(
@@ -293,7 +293,7 @@ class Sender:
             self.turns.put_back([send.message for send in waiting])
         self.pulse.note_beat(before)
         for send, outcome in moves:
-            self.recorder.note(send, outcome.move, outcome.why)
+            self.recorder.note_move(send, outcome.move, outcome.why)
         return len(messages) - len(waiting), going
 
     def take_back_unheard(self) -> bool:

@@ -146,7 +146,7 @@ class CarrierWatch:
         self.state.rate_used_until = share.used_until
         return share
 
-    def note(self, answers: list[Answer]) -> None:
+    def note_answers(self, answers: list[Answer]) -> None:
         """Update the carrier's shared state from these answers."""
         self.is_heard = False
         for send, error, _ in answers:

@@ -132,9 +132,9 @@ def test_an_unknown_receipt_is_kept_three_days_however_often_it_is_repeated():
     for days in range(3):
         said = [UNDELIVERED, ("SM2", True, None), ("SM2", False, "x")]
         report(said, TUESDAY_NOON + days * DAY)
-    receipts.forget(TUESDAY_NOON + 3 * DAY)
+    receipts.forget_unmatched(TUESDAY_NOON + 3 * DAY)
     assert kept() == {"SM1": False, "SM2": True}
-    receipts.forget(TUESDAY_NOON + 3 * DAY + timedelta(milliseconds=1))
+    receipts.forget_unmatched(TUESDAY_NOON + 3 * DAY + timedelta(milliseconds=1))
     assert not kept()
 
 
@@ -268,7 +268,7 @@ def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
                 take_over(LATER)
                 model.take_over()
             case "forget":
-                receipts.forget(LATER + 4 * DAY)
+                receipts.forget_unmatched(LATER + 4 * DAY)
                 model.forget()
             case "retry":
                 if decide_on(message).retry(LATER, 3 * DAY):  # and it is given to its carrier again
@@ -529,7 +529,7 @@ def test_an_invalid_number_joins_no_list_and_leaves_a_trace_without_it(number, s
     assert "its number is not valid" in caplog.text
     assert number[1:] not in caplog.text
     assert opt_outs.ignored_opt_outs(TUESDAY_NOON) == 1
-    opt_outs.forget(TUESDAY_NOON + 4 * DAY)
+    opt_outs.forget_ignored(TUESDAY_NOON + 4 * DAY)
     assert opt_outs.ignored_opt_outs(TUESDAY_NOON) == 0
 
 

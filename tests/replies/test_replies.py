@@ -264,12 +264,12 @@ def test_what_is_missing_after_five_minutes_is_not_waited_for(at):
     hear("me, or stop", part=part(2))
     due = LATER + 5 * MINUTE
     assert not stored(due - SECOND)
-    inbound.settle(due - SECOND)
+    inbound.report_incomplete(due - SECOND)
     assert not Event.select().count()
     (reply,) = stored(due)
     assert (reply.text, reply.may_be_no, reply.opted_out) == ("me, or stop", True, False)
     for _ in range(2):
-        inbound.settle(due)
+        inbound.report_incomplete(due)
         assert told()["text"] == "me, or stop"
     hear("Call ", due, part=part(1))  # too late
     assert len(stored(due)) == 1
@@ -293,7 +293,7 @@ def test_a_no_in_or_across_the_parts_that_came_is_for_people_though_others_are_m
         hear(text, part=part(number, 3))
     (reply,) = stored(LATER + 5 * MINUTE)
     assert reply.may_be_no == (texts[0] not in ("please st", "take me")), "before it is settled"
-    inbound.settle(LATER + 5 * MINUTE)
+    inbound.report_incomplete(LATER + 5 * MINUTE)
     assert (Reply.get().may_be_no, told()["may_be_no"]) == (True, True)
     assert not OptedOut.lists(NEW_YORK)
 
@@ -303,7 +303,7 @@ def test_what_was_read_before_it_was_told_is_decided():
     address()
     (reply,) = hear("please stop by", LATER + 5 * MINUTE, part=part(1)) or Reply.select()
     Reply.mark_read([reply.id], "Olga", LATER + 10 * MINUTE)
-    inbound.settle(LATER + 10 * MINUTE)
+    inbound.report_incomplete(LATER + 10 * MINUTE)
     assert (Reply.get().may_be_no, told()["may_be_no"]) == (False, False)
 
 
@@ -557,7 +557,7 @@ def test_no_text_and_no_number_reaches_a_log(caplog):
             hear(text, rules=ANSWERING)
         hear("xyzzy", part=part(1))
         hear("xyzzy", part=part(2))
-        inbound.settle(LATER + HOUR)
+        inbound.report_incomplete(LATER + HOUR)
     logged = [record for record in caplog.records if record.name != "peewee"]
     assert logged
     for record in logged:

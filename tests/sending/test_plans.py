@@ -53,7 +53,7 @@ ACTIONS = {
     "of a number": lambda: lambda: [*inbox.listing(TUESDAY_NOON, 50, to=NEW_YORK)],
     "since": lambda: lambda: [*inbox.listing(TUESDAY_NOON, 50, since=TUESDAY_NOON)],
     "decided": lambda: lambda: Reply.note_listed([NEW_YORK], "Olga", TUESDAY_NOON),
-    "due": lambda: lambda: inbound.settle(TUESDAY_NOON),
+    "due": lambda: lambda: inbound.report_incomplete(TUESDAY_NOON),
     "purge": lambda: lambda: Reply.purge(TUESDAY_NOON - DAY, TUESDAY_NOON),
     "forget": lambda: lambda: Reply.forget_number(NEW_YORK, TUESDAY_NOON),
     "a reply": lambda: (

@@ -63,7 +63,7 @@ from sending.heartbeats import FRESH, WATCHED, Heartbeat, Pulse
 from sending.outcomes import MAY_HAVE_TAKEN_IT
 from sending.runtime import Clock, Ended, Runtime
 from sending.sender import Sender
-from sending.sends import SHORTEST, NotSent, Send, Sends
+from sending.sends import SHORTEST_VALIDITY, NotSent, Send, Sends
 from sending.watch import CarrierWatch
 from stored_messages import create, key_named
 
@@ -309,7 +309,7 @@ class PausingScheduler(Actor, Scheduler):
 
         with self.aside():
             note = self.machine.watch(self, action, arguments)
-        self.holds = action.__name__ in ("claim", "note")
+        self.holds = action.__name__ in ("claim", "note_answers")
         self.hears_late = action.__name__ in ("claim", "tend")
         try:
             result = super().retry(begin)
@@ -1018,7 +1018,7 @@ class Promises(RuleBasedStateMachine):
         sender = scheduler.sender_of(self.carrier)
         if action == sender.watch.permission and not sender.watch.asked:
             return partial(self.looked, scheduler)
-        if action == sender.watch.note:
+        if action == sender.watch.note_answers:
             before = CarrierState.get_or_none(CarrierState.name == self.carrier.name)
             return partial(self.noted, *arguments, before)
         return lambda: None
@@ -1127,7 +1127,7 @@ class Promises(RuleBasedStateMachine):
         assert (order.to, order.text) == (to, text)
         lasts = ANSWER_WITHIN if order.answers_by else EXPIRE_AFTER
         left = message.first_send_at + lasts - self.now
-        assert (valid_for - 1) * SECOND < max(left, SHORTEST * SECOND)
+        assert (valid_for - 1) * SECOND < max(left, SHORTEST_VALIDITY * SECOND)
         order.sends += fate not in FREE
         assert order.sends <= order.max_retries + 1 + order.deaths
         taken, no = FATES[fate]
@@ -1461,7 +1461,7 @@ def beat_though_dead(sender, now):
 
 
 def collect_all(scheduler):
-    while sum(sender.inbox.collect() for sender in scheduler.senders):
+    while sum(sender.news.collect() for sender in scheduler.senders):
         pass
 
 
@@ -1477,7 +1477,7 @@ def look_before_the_connection(sends, send):
     message = send.message
     with sends.carrier.session():
         return sends.carrier.send(
-            message.to, message.message, message_id=str(message.id), valid_for=SHORTEST
+            message.to, message.message, message_id=str(message.id), valid_for=SHORTEST_VALIDITY
         )
 
 

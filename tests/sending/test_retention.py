@@ -166,7 +166,9 @@ def test_schedulers_at_once_do_not_stand_in_each_others_way(settings, at):
     kept = settings._replace(keep_texts=KEPT, keep_messages=2 * KEPT)
 
     done = Counter()
-    while some := sum(at_once(*[partial(retention.forget, kept, TUESDAY_NOON)] * 4), Counter()):
+    while some := sum(
+        at_once(*[partial(retention.redact_and_purge, kept, TUESDAY_NOON)] * 4), Counter()
+    ):
         done += some
     assert done == {"redacted": 3 * PAGE}
     assert texts() == 0
@@ -176,7 +178,7 @@ def test_a_batch_is_redacted_at_a_time(settings, at):
     at(TUESDAY_NOON)
     store_many(PAGE + 7, status=Status.SENT, finished_at=TUESDAY_NOON - 100 * DAY)
     kept = settings._replace(keep_texts=KEPT)
-    done = [retention.forget(kept, TUESDAY_NOON) for _ in range(3)]
+    done = [retention.redact_and_purge(kept, TUESDAY_NOON) for _ in range(3)]
     assert done == [{"redacted": PAGE}, {"redacted": 7}, {}]
 
 

@@ -588,7 +588,7 @@ def test_a_chore_that_breaks_stops_neither_texts_nor_other_chores(
     def fail(now):
         raise KeyError(BAD)
 
-    monkeypatch.setattr(receipts, "forget", fail)
+    monkeypatch.setattr(receipts, "forget_unmatched", fail)
     due(3)
     assert run_pass(TUESDAY_NOON)["sent"] == 4
     assert errors(caplog) != []

@@ -93,4 +93,4 @@ def test_close_acknowledges_what_was_returned_and_nothing_else(peer, carrier):
 def test_no_delivery_whatever_is_in_it_raises_more_than_a_value_error(body):
     for command in (pdus.DELIVER_SM, pdus.DATA_SM):
         with suppress(ValueError):
-            deliveries.read(pdus.delivery(command, body), "dec", "US")
+            deliveries.report_in(pdus.delivery(command, body), "dec", "US")

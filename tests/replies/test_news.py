@@ -16,7 +16,7 @@ from replies.model import Reply
 from samples import LONDON, NEIGHBOUR, NEW_YORK, THIRD, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import recorder
-from sending.recorder import Inbox
+from sending.recorder import NewsRecorder
 from stored_messages import again, store
 
 pytestmark = on_both
@@ -63,12 +63,12 @@ def collect(settings, faulty, monkeypatch):
         for failing in itertools.count(1):
             messages = begin_anew()
             carrier = TalkingCarrier(*([*batch] for batch in batches))
-            inbox = Scheduler(settings._replace(**changes), carrier).senders[0].inbox
+            news = Scheduler(settings._replace(**changes), carrier).senders[0].news
             faulty.fail_at(failing)
             refused = 0
-            while inbox.carrier.batches or inbox.unrecorded:
+            while news.carrier.batches or news.unrecorded:
                 try:
-                    inbox.collect()
+                    news.collect()
                 except database.ERRORS:
                     refused += 1
             ended = faulty.statements < failing
@@ -108,15 +108,15 @@ def test_a_database_that_fails_in_a_pass_loses_no_stop(settings, at, faulty, mon
     at(TUESDAY_NOON)
     carrier = TalkingCarrier([OptOut(NEW_YORK, stop=True, source="reply")], [])
     scheduler = Scheduler(settings, carrier)
-    collect = Inbox.collect
+    collect = NewsRecorder.collect
     broken = iter([True])
 
-    def break_down(inbox):
+    def break_down(news):
         if next(broken, False):
             faulty.fail_at(1)
-        return collect(inbox)
+        return collect(news)
 
-    monkeypatch.setattr(Inbox, "collect", break_down)
+    monkeypatch.setattr(NewsRecorder, "collect", break_down)
     with pytest.raises(database.ERRORS):
         scheduler.run_pass()
     assert not OptedOut.lists(NEW_YORK)
