@@ -139,11 +139,6 @@ class CarrierState(Table):
         return cls.select().where(cls.last_pass_at > now + SKEW).exists()
 
     @classmethod
-    def latest(cls) -> Self | None:
-        """Return the state of the first carrier of the latest pass, if there was one."""
-        return next(iter(cls.of_latest_pass()), None)
-
-    @classmethod
     def of_latest_pass(cls) -> list[Self]:
         """Return the states of the carriers of the latest pass, in the order of preference."""
         latest = cls.select(fn.MAX(cls.last_pass_at))
