@@ -162,22 +162,22 @@ class CarrierState(Table):
         return next((each for each in names if each not in trouble), None)
 
     def permission(self, now: datetime, sender: UUID) -> Permission:
-        """Return who may send now; PROBE to one caller after a pause, NONE to the others.
+        """Return who may send now; PROBE if a pause is over, to whoever claims the probe.
 
         The others wait for its answer, or until its scheduler is dead. `sender` is sending no
         probe: if it has claimed one, the database failed at that moment.
         """
         if self.retry_at is None:
             return Permission.ALL
-        if now < self.retry_at:
-            return Permission.NONE
-        cls = CarrierState
+        is_free = self.probe_claimed_at is None or self.probe_claimed_by == sender
+        return Permission.PROBE if is_free and self.retry_at <= now else Permission.NONE
+
+    @classmethod
+    def claim_probe(cls, name: str, sender: UUID, now: datetime) -> bool:
+        """Claim the probe after a pause; return False if another scheduler was faster."""
         free = cls.probe_claimed_at.is_null() | (cls.probe_claimed_by == sender)
-        mine = (cls.name == self.name) & (cls.retry_at <= now) & free
-        if not cls.update(probe_claimed_at=now, probe_claimed_by=sender).where(mine).execute():
-            return Permission.NONE
-        self.probe_claimed_at = now
-        return Permission.PROBE
+        claim = cls.update(probe_claimed_at=now, probe_claimed_by=sender)
+        return claim.where(cls.name == name, cls.retry_at <= now, free).execute() == 1
 
     @classmethod
     def let_go(cls, sender: UUID) -> None:

@@ -101,9 +101,15 @@ class Pulse:
             self.sender = sender
         self.note_beat(before)
 
-    def note_death(self) -> None:
-        """Beat again at once: this sender was declared dead."""
-        self.beaten_at = -math.inf
+    def lives_on(self) -> bool:
+        """Beat in a transaction that claims something; return False if this sender is dead.
+
+        Nobody can declare it dead before the transaction ends; so who takes over finds the claim.
+        """
+        if Heartbeat.beat(self.sender, self.clock.now()):
+            return True
+        self.beaten_at = -math.inf  # beat again at once, as another sender
+        return False
 
     def end(self) -> None:
         """Delete this sender, unless it may still have texts: then others take them over."""

@@ -26,7 +26,7 @@ from replies.inbound import ReplyRules
 from sending import outcomes
 from sending.carrier_state import CarrierState, Permission
 from sending.claims import Turns, claim_these
-from sending.heartbeats import Heartbeat, Pulse
+from sending.heartbeats import Pulse
 from sending.outcomes import Outcome, Terms
 from sending.rate import Rate
 from sending.recorder import NewsRecorder, Recorder, take_back
@@ -151,13 +151,11 @@ class Sender:
         due = {attempt.message_id for attempt in doubts.to_ask(self.name, now, room)}
         if not due:
             return []
-        messages = [*Message.select().where(Message.id.in_([*due]))]
+        messages = [*Message.select().where(Message.id.in_([*due])).order_by(Message.id)]
         with db.atomic():
             listed = messages if self.carrier.can_be_asked else ()
             under_way = doubts.texts_at(self.listed_with, listed, IS_UNDER_WAY)
-        for message in messages:
-            if not doubts.take(message.id, self.name, self.pulse.sender, now):
-                continue
+        for message in self.take(messages, now):
             send = self.send_of(message)
             if self.is_received(message, now):
                 self.recorder.note_move(send, "sent")
@@ -175,6 +173,14 @@ class Sender:
         for send, outcome in moves:
             self.recorder.note_move(send, outcome.move, outcome.why)
         return going
+
+    def take(self, messages: list[Message], now: datetime) -> list[Message]:
+        """Claim the questions about messages; return those that no other scheduler has claimed."""
+        with db.atomic():
+            if not self.pulse.lives_on():
+                return []
+            sender = self.pulse.sender
+            return [each for each in messages if doubts.take(each.id, self.name, sender, now)]
 
     def judge_again(
         self, questions: list[Send], now: datetime
@@ -280,8 +286,7 @@ class Sender:
         """Claim messages by a function, and judge them in the same transaction."""
         now, before = self.clock.now(), self.pulse.moment()
         with db.atomic():
-            if not Heartbeat.beat(self.pulse.sender, now):
-                self.pulse.note_death()
+            if not self.pulse.lives_on():
                 return 0, []
             messages = claim()
             sends = [self.send_of(each) for each in messages]

@@ -8,15 +8,19 @@ steps decide. Every run can be repeated.
 """
 
 import dataclasses
+import logging
 import math
+import secrets
 import sys
+import uuid
 from collections import Counter
 from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from itertools import chain, count, repeat
-from uuid import UUID, uuid4
+from random import Random
+from uuid import UUID
 
 import pytest
 from greenlet import getcurrent, greenlet
@@ -116,7 +120,7 @@ class Order:
     cancelled: bool = False
     sends: int = 0  # that cost a retry
     copies: int = 0  # that carriers took
-    deaths: int = 0  # of schedulers that had it in hand
+    deaths: int = 0  # of schedulers that had it in hand, or gave it again
     first: object = None  # `not_before` as it was before the desk approved it
     first_copy: int = 0  # how many there were of all when it was retried after it did not arrive
 
@@ -370,6 +374,7 @@ class PausingScheduler(Actor, Scheduler):
             elif self.waits:
                 self.clock.instant += WAITS * SECOND
             self.go_on()
+            self.machine.note_beats()
             if not self.process:
                 return
             self.check_life(begun_at)
@@ -1071,7 +1076,8 @@ class Promises(RuleBasedStateMachine):
         with scheduler.aside():
             self.note_beats()
             _, beaten_at = self.beats[dead.sender]
-            held = [each.message_id for each in Attempt.under_way(dead.sender)]
+            held = Attempt.select().where(Attempt.sender == dead.sender)
+            held = [each.message_id for each in held]
         count = take_over(dead, now)
         with scheduler.aside():
             if not Heartbeat.select().where(Heartbeat.sender == dead.sender).exists():
@@ -1320,6 +1326,12 @@ often = hypothesis_settings(
 )
 
 
+def no_promise_is_broken(record):
+    """Raise again what a scheduler passes over as a bug, to go on."""
+    assert "AssertionError" not in record.getMessage()
+    return True
+
+
 @pytest.fixture
 def hold_promises(settings, monkeypatch):
     """Play with a carrier that can be asked, or cannot: `hold_promises(True, often)`."""
@@ -1328,6 +1340,7 @@ def hold_promises(settings, monkeypatch):
     monkeypatch.setattr(waiting, "FEW", 4)
     monkeypatch.setattr(database.clock, "now", clock.now)  # by which orders are stored
     monkeypatch.setattr(carriers, "connect", lambda *_, **__: simulator)
+    monkeypatch.setattr(logging.getLogger("scheduler"), "filters", [no_promise_is_broken])
     settings = settings._replace(
         claim_timeout=CLAIM_TIMEOUT,
         expire_after=EXPIRE_AFTER,
@@ -1346,6 +1359,9 @@ def hold_promises(settings, monkeypatch):
             promises = Promises(settings, *players, askable, *others, account=account)
             watched = partial(promises.take_over, take_over)
             monkeypatch.setattr(scheduling, "take_over", watched)
+            chance = Random(1)  # the order of ids is the same when it is repeated
+            monkeypatch.setattr(secrets, "randbits", chance.getrandbits)
+            monkeypatch.setattr(uuid, "uuid4", lambda: UUID(int=chance.getrandbits(128)))
             return promises
 
         run_state_machine_as_test(machine, settings=how)
@@ -1487,7 +1503,7 @@ def judge_no_repeat(sender, send, *rest, **more):
 
 def give_again_with_another_id(sends, send):
     if send.again:
-        message = Message(**send.message.__data__ | {"id": uuid4()})
+        message = Message(**send.message.__data__ | {"id": uuid.uuid4()})
         send = dataclasses.replace(send, message=message)
     return give(sends, send)
 

@@ -17,7 +17,7 @@ from running import wait_until
 from samples import HOUR, LONDON, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending.carrier_state import CarrierState
-from sending.heartbeats import Heartbeat
+from sending.heartbeats import Heartbeat, take_over
 from sending.runtime import Clock, Runtime
 from several_carriers import OF_GB, OF_US, written
 from stored_messages import FAKE, SENDER, again, store, store_many
@@ -242,3 +242,22 @@ def test_an_equal_text_that_is_under_way_puts_a_question_off_by_a_minute(schedul
     one.run_pass()
     (attempt,) = Attempt.select().where(Attempt.message == doubted)
     assert (askable.asked, attempt.ask_at, attempt.sender) == ([], TUESDAY_NOON + MINUTE, None)
+
+
+@pytest.mark.parametrize("is_question", [True, False])
+def test_who_was_declared_dead_while_it_stood_still_leaves_nothing_to_others(
+    scheduler, askable, at, is_question
+):
+    message = store(in_doubt=1, in_doubt_with="fake") if is_question else store()
+    CarrierState.create(name="fake", retry_at=None if is_question else TUESDAY_NOON)
+    askable.taken.append((NEW_YORK, "Hello"))
+    at(LATER)
+    one, other = scheduler(askable), scheduler(askable)
+    one.pulse.beat()
+    died = one.pulse.sender
+    take_over(Heartbeat.get_by_id(died), LATER)
+    one.senders[0].step(may_claim=True)  # it goes on, and is killed
+    assert not Attempt.select().where(Attempt.sender == died).exists()
+    assert not CarrierState.select().where(CarrierState.probe_claimed_by == died).exists()
+    other.run_pass()
+    assert again(message).status == Status.SENT
