@@ -1,7 +1,8 @@
 """Attempts: each time that a text was given to a carrier, and the result.
 
 An attempt is written in the transaction that claims its message, and ended in the one that records
-the answer. Messages are locked before their attempts.
+the answer. Until then it is under way. If the answer is lost, its result is unclear, and its
+message in doubt. Both kinds are open. Messages are locked before their attempts.
 """
 
 import uuid

@@ -29,7 +29,7 @@ def take(message_id: uuid.UUID, carrier: str, sender: uuid.UUID, now: datetime) 
 
 
 def ask_again_at(message_id: uuid.UUID, carrier: str, at: datetime) -> None:
-    """Decide when a carrier is asked about a message, by whatever scheduler."""
+    """Set when a carrier is next asked about a message; any scheduler may ask."""
     own = _is_unclear_at(carrier) & IS_ASKED_ABOUT & (Attempt.message == message_id)
     Attempt.update(ask_at=at, sender=None).where(own).execute()
 
@@ -37,7 +37,7 @@ def ask_again_at(message_id: uuid.UUID, carrier: str, at: datetime) -> None:
 def texts_at(
     carriers: Collection[str], messages: Collection[Message], *which: Expression
 ) -> set[tuple[str, str]]:
-    """Return the numbers and texts of these messages of which the carriers have such copies.
+    """Return number and text of the copies at these carriers that go to the same numbers as these.
 
     `which` are conditions for copies; only those of unfinished messages count. No other transaction
     looks at the same texts before this one ends.
@@ -57,15 +57,15 @@ def texts_at(
 
 
 def unclear_at(carrier: str, message_id: uuid.UUID) -> list[Attempt]:
-    """Return the copies of a message about which a carrier is asked, the first of them first."""
+    """Return the unclear attempts of a message about which this carrier is asked, oldest first."""
     own = _is_unclear_at(carrier) & IS_ASKED_ABOUT & (Attempt.message == message_id)
     return [*Attempt.select().where(own).order_by(Attempt.claim_number)]
 
 
 def forget_ids(carrier: str, before: datetime) -> int:
-    """Ask a carrier no more about texts that it was given first before an instant; count them.
+    """Stop asking a carrier about texts first given to it before an instant; return the count.
 
-    They are in doubt like those of a carrier that cannot be asked.
+    From then on they count like texts in doubt at a carrier that cannot be asked.
     """
     old = _is_unclear_at(carrier) & IS_ASKED_ABOUT & Attempt.sender.is_null()
     old &= Attempt.begun_at <= before
@@ -89,10 +89,10 @@ def rule_out(
     result: Result = Result.NOT_TAKEN,
     words: str | None = None,
 ) -> int:
-    """Note that a carrier, asked, has none of the copies of a message that were unclear.
+    """Settle the unclear attempts of a message at a carrier that was asked, and has none of them.
 
-    Return how many of them were given to it since a person retried the message. `words` are those
-    of its refusal.
+    Return how many of them were made since a person retried the message. `words` are the carrier's,
+    if it refused.
     """
     own = _is_unclear_at(carrier) & IS_ASKED_ABOUT & (Attempt.message == message.id)
     told = {"words": words} if words else {}
