@@ -474,7 +474,7 @@ SCENES = (
     *("doubt_beside_equal", "life_after_death", "late_no", "late_thread", "cancelled_in_doubt"),
     *("send_date_at_night", "early_receipt", "late_in_list", "fast_clock"),
     *("claim_unheard", "burst_of_receipts", "many_at_once", "rate", "second_thoughts"),
-    *("slow_connection", "claim_heard_late"),
+    *("slow_connection", "claim_heard_late", "judged_long_ago"),
 )
 
 
@@ -944,6 +944,15 @@ class Promises(RuleBasedStateMachine):
         self.make_pass(1, 0, [fate], BEGUN)
         self.make_pass(0, 400, [fate], GIVEN)
         self.go_on_talking(1, 0, fate)
+
+    def judged_long_ago(self, fate):
+        """A thread begins late with its text, and the scheduler has beaten again meanwhile."""
+        self.ask_for(1)
+        self.make_pass(0, 0, [fate], BEGUN)
+        self.clock.instant += 30 * SECOND
+        while self.senders[0].pulse.beaten_at < self.clock.monotonic():
+            self.senders[0].go_on()
+        self.go_on_talking(0, 0, fate)
 
     def claim_unheard(self, fate):
         """A claim is kept, and its scheduler does not hear so while it awaits another answer."""
@@ -1415,6 +1424,7 @@ end_claim, retry = Message._end_claim, Selection.retry
 judge_one, give, routes_of = Sender.judge_one, Sends.give, Routes.of
 settle_doubts, begin, tend = Message.settle_doubts, Sends.begin, Scheduler.tend
 beat, note_beat, promote = Heartbeat.beat, Pulse.note_beat, PausingScheduler.promote
+is_fresh = Pulse.is_fresh
 
 
 def judge_without_quiet_hours(message, terms, *rest):
@@ -1514,6 +1524,10 @@ def ask_only_lists(configs, carriers):
     )
 
 
+def trust_any_judgement(pulse, sender, *moments):
+    return is_fresh(pulse, sender)
+
+
 def beat_from_the_end(pulse, before):
     note_beat(pulse, pulse.moment())
 
@@ -1576,6 +1590,7 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "nothing is taken over": (False, scheduling, "take_over", lambda *_: 0),
     "a long pass takes nothing over": (False, Scheduler, "tend", tend_at_first),
     "it sends after a long pause": (False, Pulse, "is_fresh", lambda *_: True),
+    "it sends on an old judgement": (False, Pulse, "is_fresh", trust_any_judgement),
     "a clock decides who is dead": (False, heartbeats, "WATCHED", 0),
     "an end is another's": (False, Message, "_end_claim", end_any_claim),
     "a doubt is never settled": (True, Message, "settle_doubts", settle_nothing),
