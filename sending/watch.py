@@ -152,7 +152,7 @@ class CarrierWatch:
         self.state.rate_used_until = share.used_until
         return share
 
-    def note(self, answers: list[Answer]) -> None:
+    def note_answers(self, answers: list[Answer]) -> None:
         """Update the carrier's shared state from these answers."""
         self.is_heard = False
         for send, error, _ in answers:
@@ -173,12 +173,12 @@ class CarrierWatch:
         if error and (error.silent or error.in_doubt) and not error.too_fast:
             return
         if not self.is_heard:
-            CarrierState.reset_silences(self.name)
+            CarrierState.reset_unanswered(self.name)
             self.is_heard = True
         if send.is_probe and not (error and (error.too_fast or error.account)):
-            taken_at = None if error or send.asking else self.clock.now()
+            accepted_at = None if error or send.asking else self.clock.now()
             is_question = send.asking and not send.again
-            self.end_pause(send.probe, only_outage=is_question, taken_at=taken_at)
+            self.end_pause(send.probe, only_outage=is_question, accepted_at=accepted_at)
 
     def note_too_fast(self) -> None:
         """Begin a pause: the carrier said "too fast" to a part of a text, which itself waits."""
@@ -194,7 +194,7 @@ class CarrierWatch:
             cause = {"trouble": str(error)}
         elif error.too_fast:
             cause = {"asked_for": error.retry_after}
-        elif error.unreached or (error.silent and CarrierState.count_silence(name)):
+        elif error.unreached or (error.silent and CarrierState.count_unanswered(name)):
             cause = {"trouble": str(error), "is_down": True}
         else:
             return False

@@ -8,7 +8,6 @@ import pytest
 
 from access.do_not_call import DoNotCall
 from carriers import CarrierError, LateAnswer, OptOut, Receipt
-from carriers.ways import Way
 from databases import on_both, on_sqlite
 from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, die_instead
 from messages.attempts import Attempt
@@ -246,7 +245,7 @@ def test_a_late_word_is_that_of_the_first_copy_in_doubt(give, carrier, history, 
     give(carrier, [SILENCE] * copies, after=0)
     now = TUESDAY_NOON + 2 * HOUR
     said = Receipt("SM7", True, **others) if others else LateAnswer(str(message.id), "SM7")
-    inbound.record_reports([said], now, False, Way("fake"))
+    inbound.record_reports([said], now, False, "fake")
     assert history(message) == [("taken", "SM7"), UNCLEAR][:copies]
     assert attempts_of(message)[0].receipt == ("delivered" if others else None)
     give(carrier, [], now)

@@ -47,7 +47,6 @@ from access.do_not_call import DoNotCall, OptedOut
 from access.keys import ApiKey, Role
 from carriers import Carrier, CarrierError, Receipt
 from carriers.lanes import TESTERS, Lane, Routes
-from carriers.ways import Way
 from databases import on_both, on_sqlite
 from faulty_database import FaultyDatabase
 from messages import doubts, early_receipts, model, receipts, waiting
@@ -68,7 +67,7 @@ from sending.heartbeats import FRESH, WATCHED, Heartbeat, Pulse
 from sending.outcomes import MAY_HAVE_TAKEN_IT
 from sending.runtime import Clock, Ended, Runtime
 from sending.sender import Sender
-from sending.sends import SHORTEST, NotSent, Send, Sends
+from sending.sends import SHORTEST_VALIDITY, NotSent, Send, Sends
 from sending.watch import CarrierWatch
 from stored_messages import create, key_named
 
@@ -149,10 +148,6 @@ class FakeCarrier(Carrier):
         self.fates, self.health = repeat(YES), YES
         self.burst = []  # receipts of others, which its session delivers
         self.connects_in = 0  # seconds
-
-    @property
-    def way(self):
-        return Way(self.name)
 
     @property
     def url(self):
@@ -318,7 +313,7 @@ class PausingScheduler(Actor, Scheduler):
 
         with self.aside():
             note = self.machine.watch(self, action, arguments)
-        self.holds = action.__name__ in ("claim", "note")
+        self.holds = action.__name__ in ("claim", "note_answers")
         self.hears_late = action.__name__ in ("claim", "tend")
         try:
             result = super().retry(begin)
@@ -397,7 +392,7 @@ class PausingScheduler(Actor, Scheduler):
         sends |= {each.sends.under_way.get(future) for each in self.senders for future in unheard}
         known = {each.message.id for each in sends if each}
         if self.clock.monotonic() - self.machine.failed_at > FRESH:
-            open = {each.message_id for each in Attempt.in_hand(self.pulse.sender)}
+            open = {each.message_id for each in Attempt.under_way(self.pulse.sender)}
             assert open <= known, "what is open is in hand"
 
     def check_life(self, begun_at):
@@ -666,8 +661,8 @@ class Promises(RuleBasedStateMachine):
         """A recipient replies, and is answered if a text came from this carrier."""
         had_opted_out, was_entered = OptedOut.lists(number), DoNotCall.lists(number)
         carrier = self.carriers[which % len(self.carriers)]
-        rules = ReplyRules.of(self.settings, carrier.way)
-        inbound.record([carriers.Reply(number, word)], self.now, rules)
+        rules = ReplyRules.of(self.settings, carrier.name)
+        inbound.record([carriers.IncomingText(number, word)], self.now, rules)
         has_opted_out = {"STOP": True, "START": False, "HELP": had_opted_out}
         assert OptedOut.lists(number) == has_opted_out[word]
         assert DoNotCall.lists(number) == was_entered
@@ -1037,7 +1032,7 @@ class Promises(RuleBasedStateMachine):
         sender = scheduler.sender_of(self.carrier)
         if action == sender.watch.permission and not sender.watch.asked:
             return partial(self.looked, scheduler)
-        if action == sender.watch.note:
+        if action == sender.watch.note_answers:
             before = CarrierState.get_or_none(CarrierState.name == self.carrier.name)
             return partial(self.noted, *arguments, before)
         return lambda: None
@@ -1134,7 +1129,7 @@ class Promises(RuleBasedStateMachine):
         order = self.orders[message.id]
         assert carrier in self.carriers_for(order)
         attempts = [*Attempt.select().where(Attempt.message == message)]
-        under_way = [(each.number, each.carrier) for each in attempts if each.result is None]
+        under_way = [(each.claim_number, each.carrier) for each in attempts if each.result is None]
         unclear = [self.at(each.carrier) for each in attempts if each.result == "unclear"]
         if send.again:
             is_settled = message.status in FINISHED  # meanwhile
@@ -1147,7 +1142,7 @@ class Promises(RuleBasedStateMachine):
         assert (order.to, order.text) == (to, text)
         lasts = ANSWER_WITHIN if order.answers_by else EXPIRE_AFTER
         left = message.first_send_at + lasts - self.now
-        assert (valid_for - 1) * SECOND < max(left, SHORTEST * SECOND)
+        assert (valid_for - 1) * SECOND < max(left, SHORTEST_VALIDITY * SECOND)
         order.sends += fate not in FREE
         assert order.sends <= order.max_retries + 1 + order.deaths
         taken, no = FATES[fate]
@@ -1181,7 +1176,7 @@ class Promises(RuleBasedStateMachine):
         reference = copy.reference
         for delivered in words:
             said = [Receipt(reference, delivered)]
-            inbound.record_reports(said, self.now, False, copy.carrier.way)
+            inbound.record_reports(said, self.now, False, copy.carrier.name)
             before, _ = self.said.get(reference, (None, None))
             if reference not in self.said or (delivered and not before):  # not a repeat
                 self.said[reference] = delivered, self.now
@@ -1219,7 +1214,7 @@ class Promises(RuleBasedStateMachine):
             attempts[each.message_id].append(each)
         for id, message in messages.items():
             own = attempts[id]
-            under_way = [each.number for each in own if each.result is None]
+            under_way = [each.claim_number for each in own if each.result is None]
             sending = message.status == Status.SENDING
             assert under_way == [message.claim_number] * bool(under_way or sending)
             # One that was taken for dead may say yes while another gives the next copy
@@ -1229,7 +1224,9 @@ class Promises(RuleBasedStateMachine):
                 assert message.carrier_reference in taken
             if message.status not in FINISHED:
                 unclear = [each for each in own if each.result == "unclear"]
-                since = [each for each in unclear if each.number > message.tries_before]
+                since = [
+                    each for each in unclear if each.claim_number > message.claims_before_retry
+                ]
                 assert message.in_doubt == len(since)
                 doubts = Counter(map(self.at, Lane.read(message.lane).doubts))
                 assert doubts == Counter(self.at(each.carrier) for each in unclear)
@@ -1467,14 +1464,14 @@ def settle_nothing(message, carrier, settled, *once, **more):
 
 def retry_as_if_new(these, *arguments):
     retried = retry(these, *arguments)
-    Message.update(tries_before=0).where(Message.id.in_(retried)).execute()
+    Message.update(claims_before_retry=0).where(Message.id.in_(retried)).execute()
     return retried
 
 
 def take_any_reference(attempt, references, now, carrier):
     id, first = attempt.message_id, references[:1]
     return bool(first) and bool(
-        receipts.record_accepted({id: first[0]}, now, carrier, {id: attempt.number})
+        receipts.record_accepted({id: first[0]}, now, carrier, {id: attempt.claim_number})
     )
 
 
@@ -1490,7 +1487,7 @@ def beat_though_dead(sender, now):
 
 
 def collect_all(scheduler):
-    while sum(sender.inbox.collect() for sender in scheduler.senders):
+    while sum(sender.news.collect() for sender in scheduler.senders):
         pass
 
 
@@ -1506,7 +1503,7 @@ def look_before_the_connection(sends, send):
     message = send.message
     with sends.carrier.session():
         return sends.carrier.send(
-            message.to, message.message, message_id=str(message.id), valid_for=SHORTEST
+            message.to, message.message, message_id=str(message.id), valid_for=SHORTEST_VALIDITY
         )
 
 
@@ -1521,8 +1518,10 @@ def give_again_with_another_id(sends, send):
     return give(sends, send)
 
 
-def ask_only_lists(ways, carriers):
-    return Routes(routes_of(ways, carriers).ways, [e.name for e in carriers if e.can_be_asked])
+def ask_only_lists(configs, carriers):
+    return Routes(
+        routes_of(configs, carriers).configs, [e.name for e in carriers if e.can_be_asked]
+    )
 
 
 def trust_any_judgement(pulse, sender, *moments):

@@ -1,4 +1,4 @@
-"""What is open under a scheduler's name and not in its hands: it did not hear of its own claim."""
+"""What is claimed under a scheduler's name without its knowledge: it did not hear of the commit."""
 
 from concurrent.futures import Future
 
@@ -6,7 +6,7 @@ import pytest
 from peewee import OperationalError
 
 import database
-from carriers.ways import Way
+from carriers.configs import CarrierConfig
 from databases import on_both
 from fake_carrier import TOO_FAST, FakeCarrier
 from messages import doubts
@@ -64,8 +64,8 @@ class Impatient(Clock):
 
 @pytest.fixture
 def scheduler(settings, carrier, askable):
-    def begin(*carriers, ways=(), **changes):
-        urls = " ".join(map(written, ways)) or None
+    def begin(*carriers, configs=(), **changes):
+        urls = " ".join(map(written, configs)) or None
         first, *others = carriers
         changed = settings._replace(carrier_url=urls, business_hours=(0, 1440), **changes)
         return Scheduler(changed, first, Runtime(Impatient(), IN_ORDER.submit), others)
@@ -98,10 +98,10 @@ def test_texts_whose_claim_is_unheard_while_others_are_under_way_go_at_once(
 def test_an_unheard_claim_for_one_carrier_takes_nothing_from_another(scheduler, monkeypatch):
     us, eu = FakeCarrier(), FakeCarrier()
     us.name, eu.name = "us", "eu"
-    ways = [Way("us", **OF_US), Way("eu", **OF_GB)]
+    configs = [CarrierConfig("us", **OF_US), CarrierConfig("eu", **OF_GB)]
     for number, country in ((NEW_YORK, "US"), (LONDON, "GB")):
         store(to=number, lane=country, country=country)
-    one = scheduler(us, eu, ways=ways)
+    one = scheduler(us, eu, configs=configs)
     unheard = UnheardClaim(one.senders[1], "claim", monkeypatch)
     us.answer = busy_until(lambda: eu.texts)
     assert one.run_pass()["sent"] == 2
@@ -114,11 +114,15 @@ def test_a_text_that_another_has_claimed_meanwhile_is_not_taken_back(scheduler, 
     one = scheduler(carrier)
     one.pulse.beat()
     Attempt.create(
-        message=message, number=1, carrier="fake", sender=one.pulse.sender, begun_at=TUESDAY_NOON
+        message=message,
+        claim_number=1,
+        carrier="fake",
+        sender=one.pulse.sender,
+        begun_at=TUESDAY_NOON,
     )
     one.senders[0].take_back_unheard()
     assert again(message).status == Status.SENDING
-    assert [each.number for each in Attempt.select()] == [2]
+    assert [each.claim_number for each in Attempt.select()] == [2]
 
 
 @pytest.mark.parametrize("is_busy", [False, True])
