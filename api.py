@@ -83,7 +83,7 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
 
     answer = schemas.dump(describe(message, recipient, facts))
     if idempotency_key:
-        message = message._replace(answer=answer)
+        message = message._replace(response=answer)
     limits = settings.key_limits, settings.recipient_limit
     store(Request(message, *limits, spare_opted_out=rules.check_dnc == "opted-out"))
     about = {"message_id": str(message.id), "key": key.name}
@@ -98,8 +98,9 @@ def refuse(order: dict, key: ApiKey, rules: Rules, settings: Settings) -> None:
         country = recipients.country_name(recipient.country)
         of_key = " for this key" if key.countries else ""
         abort(403, f"Texts to this country are not allowed{of_key}: {country}.")
-    ways = [] if key.role == Role.TESTER else settings.ways  # without carriers, all texts wait
-    if ways and not any(way.may_serve(recipient.country, key.name) for way in ways):
+    # Without carriers, all texts wait
+    configs = [] if key.role == Role.TESTER else settings.carrier_configs
+    if configs and not any(config.may_serve(recipient.country, key.name) for config in configs):
         country = recipients.country_name(recipient.country)
         abort(403, f"There is no carrier for this country, or not for this key: {country}.")
     if recipient.costly and not settings.allow_premium_rate:
@@ -208,8 +209,8 @@ def idempotency(value: Any) -> tuple[str | None, str | None]:
 
 def repeat(message: Message, digest: str) -> str:
     """Return the answer to the first request with this idempotency key."""
-    if message.answer is None:  # redacted, with the digest
+    if message.response is None:  # redacted, with the digest
         raise BadRequest("Idempotency-Key: was used before; the answer is no longer kept")
     if message.request_digest != digest:
         raise BadRequest("Idempotency-Key: was used before, with another request body")
-    return message.answer
+    return message.response

@@ -10,7 +10,7 @@ import database
 import logs
 import settings as environment
 from access.rules import Rules
-from carriers import ways
+from carriers import configs
 from monitoring import checks
 
 
@@ -21,7 +21,9 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
         settings = environment.load_or_exit()
     checks.start(settings)
     with environment.exit_if_invalid("CARRIER_URL"):  # of carriers that verify callbacks
-        connected = ways.connect_all(settings.ways, public_url=settings.public_url, sending=False)
+        connected = configs.connect_all(
+            settings.carrier_configs, public_url=settings.public_url, sending=False
+        )
     handler = logs.start(settings.log_level, settings.log_format)
     if from_environment:
         environment.warn_of_misspelt()

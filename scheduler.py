@@ -20,7 +20,7 @@ import database
 import logs
 import models
 import settings as environment
-from carriers import Carrier, ways
+from carriers import Carrier, configs
 from carriers.lanes import TESTERS, Lane, Routes
 from events.delivery import Deliveries
 from events.outbox import Event
@@ -69,7 +69,7 @@ class Scheduler:
         self.settings, self.clock = settings, runtime.clock
         self.stop = Stop(settings.shutdown_timeout, runtime.clock)
         connected = [carrier, *others] if carrier else []
-        self.routes = Routes.of(settings.ways, connected)
+        self.routes = Routes.of(settings.carrier_configs, connected)
         self.pulse, self.ended = Pulse(runtime.clock), runtime.make_queue()
         self.counts = Counter()  # since the end of the last pass
         simulator = carriers.connect("simulator:", name=TESTERS)
@@ -176,7 +176,7 @@ class Scheduler:
         seconds = min(self.step_at, until) - self.clock.monotonic()
         ended = self.ended.gather(max(0, min(seconds, TICK, self.stop.seconds_left)))
         for sender in self.senders:
-            sender.recorder.unrecorded += sender.sends.answers(ended)
+            sender.recorder.unrecorded += sender.sends.finished(ended)
             if not self.stop.seconds_left:
                 sender.recorder.unrecorded += sender.sends.abandon()
         self.retry(self.collect)
@@ -230,13 +230,14 @@ class Scheduler:
             self.to_date_back.extend(each for each in models.TABLES if each is not CarrierState)
             self.to_date_back.append(CarrierState)  # last: is_behind() reads it
         for sender in self.senders:
-            sender.inbox.read_list()
+            sender.news.read_list()
         if not self.to_date_back:
             stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
             CarrierState.record_pass(now, stand_ins)
         CarrierState.prepare(TESTERS)
-        chores = self.take_over, self.promote, self.forget_ids, self.expire, self.forget
-        chores += receipts.forget, opt_outs.forget, inbound.settle, Event.give_up, Event.forget
+        chores = self.take_over, self.promote, self.forget_ids, self.expire
+        chores += self.redact_and_purge, receipts.forget_unmatched, opt_outs.forget_ignored
+        chores += inbound.report_incomplete, Event.give_up, Event.forget
         self.chores.extend(chore for chore in chores if chore not in self.chores)
         if self.to_date_back and self.date_back not in self.chores:
             self.chores.appendleft(self.date_back)
@@ -288,9 +289,9 @@ class Scheduler:
         no_answer = trouble | self.routes.only_repeat
         return asked in no_answer if asked else not self.routes.order(lane)
 
-    def forget(self, now: datetime) -> bool:
+    def redact_and_purge(self, now: datetime) -> bool:
         """Redact and purge what is too old."""
-        if done := retention.forget(self.settings, now):
+        if done := retention.redact_and_purge(self.settings, now):
             self.forgotten.update(done)
             return True
         if self.forgotten:
@@ -307,12 +308,12 @@ class Scheduler:
 
     def collect(self) -> None:
         """Record some of what carriers' sessions delivered."""
-        if sum(sender.inbox.collect() for sender in self.senders):
+        if sum(sender.news.collect() for sender in self.senders):
             self.step_at = 0
 
     def collect_all(self) -> None:
         """Record what carriers' sessions delivered, while there is time."""
-        while self.stop.seconds_left and sum(each.inbox.collect() for each in self.senders):
+        while self.stop.seconds_left and sum(each.news.collect() for each in self.senders):
             pass
 
     def go_on_until(self, until: float) -> None:
@@ -356,7 +357,7 @@ def main() -> int:
     checks.start(settings)
     limits = settings.send_concurrency, settings.carrier_timeout
     with environment.exit_if_invalid("CARRIER_URL"):
-        connected = ways.connect_all(settings.ways, *limits, settings.public_url)
+        connected = configs.connect_all(settings.carrier_configs, *limits, settings.public_url)
     with environment.exit_if_invalid("NOTIFY_URL"):
         notices = Notices(settings)
     if options.every or options.verbose:

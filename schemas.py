@@ -192,7 +192,7 @@ def _quiet_problems(recipient, send_date, hours):
         return
     after = "they never end"
     try:
-        silence = hours.silence(recipient.clocks, send_date)
+        quiet_time = hours.quiet_time(recipient.clocks, send_date)
         local_time = recipients.local_time(recipient, send_date)
         with suppress(NeverOpens):
             if end := hours.quiet_until(recipient.clocks, send_date):
@@ -200,10 +200,10 @@ def _quiet_problems(recipient, send_date, hours):
     except OverflowError:
         yield "send_date: must be before the last days of the year 9999"
         return
-    if silence:
-        here = silence.local.utcoffset() == send_date.astimezone(recipient.zone).utcoffset()
-        name = recipients.quiet_name(silence.hours, recipient)
-        window = written_window(silence.window)
+    if quiet_time:
+        here = quiet_time.local.utcoffset() == send_date.astimezone(recipient.zone).utcoffset()
+        name = recipients.quiet_name(quiet_time.hours, recipient)
+        window = written_window(quiet_time.window)
         elsewhere = "" if here else " (quiet hours hold in another of its zones)"
         yield (
             f"send_date: must not be in {name}, {window}: it is {local_time} for the recipient "

@@ -18,8 +18,8 @@ from dotenv import dotenv_values, load_dotenv
 import logs
 import recipients
 from access import limits, rules
-from carriers import urls, ways
-from carriers.ways import rate  # in Settings, `ways` is its property, too
+from carriers import configs, urls
+from carriers.configs import CarrierConfig, rate
 from logs import printable
 from recipients import weeks
 from recipients.weeks import DAYS, Window
@@ -86,9 +86,9 @@ class Settings(NamedTuple):
     web_concurrency: Annotated[int, _workers, ""]  # processes
 
     @property
-    def ways(self) -> tuple[ways.Way, ...]:
+    def carrier_configs(self) -> tuple[CarrierConfig, ...]:
         """The carriers of CARRIER_URL, in the order of preference."""
-        return ways.parse(self.carrier_url or "")
+        return configs.parse(self.carrier_url or "")
 
 
 def load() -> Settings:
@@ -263,7 +263,7 @@ def _kept(text):
 
 def _carriers(text):
     """Return a CARRIER_URL; raise ValueError unless each part can be read."""
-    ways.parse(text)
+    configs.parse(text)
     return text.strip()
 
 

@@ -35,7 +35,7 @@ class NewMessage(NamedTuple):
     lane: str
     idempotency_key: str | None = None
     request_digest: str | None = None
-    answer: str | None = None  # for a repeated request
+    response: str | None = None  # for a repeated request
 
     @property
     def second(self) -> int:

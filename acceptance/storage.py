@@ -107,7 +107,7 @@ def _earlier(unique_keys):
     if not unique_keys:
         return {}
     pairs = ((Message.key == key) & (Message.idempotency_key == name) for key, name in unique_keys)
-    columns = Message.key, Message.idempotency_key, Message.answer, Message.request_digest
+    columns = Message.key, Message.idempotency_key, Message.response, Message.request_digest
     found = Message.select(*columns).where(reduce(or_, pairs))
     return {(message.key_id, message.idempotency_key): message for message in found}
 

@@ -24,8 +24,8 @@ from peewee import SQL, fn
 
 import database
 from access import keys
+from carriers.configs import parse
 from carriers.lanes import Routes
-from carriers.ways import parse
 from database import clock
 from events.outbox import Event, EventAddress
 from messages import model, waiting

@@ -140,14 +140,14 @@ class Part(NamedTuple):
     number: int  # from 1
 
 
-class Reply(NamedTuple):
-    """What a recipient wrote."""
+class IncomingText(NamedTuple):
+    """What a recipient wrote; it becomes a Reply, or a part of one."""
 
     number: str  # E.164
     text: str
     at: datetime | None = None  # by the carrier's clock, if it gives the time
     certain: bool = True  # as in OptOut
-    # What identifies the carrier's message, if it names it: a Reply with one of these counts once
+    # What identifies the carrier's message, if it names it: a text with one of these counts once
     message_ids: tuple[str, ...] = ()
     # STOP, START or HELP if the carrier itself took it for that, and so has answered it
     word: str | None = None
@@ -168,14 +168,14 @@ class OptOut(NamedTuple):
     message_ids: tuple[str, ...] = ()
 
 
-News = Receipt | Shown | Reply | OptOut | LateAnswer | TooFast
+News = Receipt | Shown | IncomingText | OptOut | LateAnswer | TooFast
 """What a carrier reports without being asked."""
 
 
 class Listed(NamedTuple):
     """A part of a carrier's list of incoming texts, or of STOPs and STARTs."""
 
-    replies: list[Reply | OptOut]
+    replies: list[IncomingText | OptOut]
     rest: str | None = None  # where the list continues, for `incoming`; None at its end
 
 

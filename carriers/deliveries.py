@@ -3,7 +3,7 @@
 import re
 from contextlib import suppress
 
-from carriers import Receipt, Reply, opt_outs, pdus
+from carriers import IncomingText, Receipt, opt_outs, pdus
 from carriers.alphabets import decode
 
 # message_state (5.2.28) and its name in a receipt's text (appendix B). The other states are not
@@ -20,9 +20,9 @@ BASES = {"hex": 16, "dec": 10}
 """The bases of message ids, by their names in `msg_id_type`."""
 
 
-def read(
+def report_in(
     delivery: pdus.Delivery, base: int | None = None, region: str | None = None
-) -> Receipt | Reply | None:
+) -> Receipt | IncomingText | None:
     """Return the receipt or reply in a deliver_sm or data_sm, or None.
 
     `base` is the base of the message ids in receipts, if they are numbers.

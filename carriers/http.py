@@ -40,7 +40,7 @@ IN_TARGETS = "%/?:@!$&'()*+,;=~[]"  # characters that are not percent-encoded
 STATUSES = Codes(account={401, 402, 403, 404}, too_fast={429})
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """A server's answer; `body` may be incomplete."""
 
     method: str  # the request's
@@ -53,7 +53,7 @@ class Answer(NamedTuple):
         return 200 <= self.status < 300
 
     @property
-    def unclear(self) -> bool:
+    def leaves_doubt(self) -> bool:
         """Whether the text may have been taken, if the body has no words of the carrier's own.
 
         A gateway answers 502 or 504 if it got no answer from the carrier.
@@ -106,7 +106,7 @@ class HttpCarrier(Carrier):
 
     def ask(
         self, method: str, path: str, body: str | None = None, headers: dict | None = None
-    ) -> Answer:
+    ) -> Response:
         """Return the answer to one request; `path` is appended to the base's.
 
         Raise CarrierError if no answer comes in time: in doubt if it was a POST and the server was
@@ -136,14 +136,14 @@ class HttpCarrier(Carrier):
             reason = f"{self.title} gave no answer"
             raise CarrierError(reason, in_doubt=method == "POST", silent=True)
         pause = _retry_after(response, self.longest_pause)
-        return Answer(method, response.status, content, pause)
+        return Response(method, response.status, content, pause)
 
-    def post(self, path: str, form: dict[str, object]) -> Answer:
+    def post(self, path: str, form: dict[str, object]) -> Response:
         """POST a form, and return the answer."""
         headers = self.headers | {"Content-Type": "application/x-www-form-urlencoded"}
         return self.ask("POST", path, urlencode(form), headers)
 
-    def post_json(self, path: str, content: object, **headers: str) -> Answer:
+    def post_json(self, path: str, content: object, **headers: str) -> Response:
         """POST a JSON object, and return the answer."""
         headers = self.headers | {"Content-Type": "application/json"} | headers
         return self.ask("POST", path, body=json.dumps(content), headers=headers)
@@ -156,12 +156,12 @@ class HttpCarrier(Carrier):
             raise self.error_of(answer)
         return content
 
-    def error_of(self, answer: Answer) -> CarrierError:
+    def error_of(self, answer: Response) -> CarrierError:
         """Return the CarrierError that an answer means; subclasses read their own codes."""
         return self.refusal(answer)
 
     def refusal(
-        self, answer: Answer, code: object = None, reason: str = "", **flags: object
+        self, answer: Response, code: object = None, reason: str = "", **flags: object
     ) -> CarrierError:
         """Return the CarrierError that the carrier's own code means; the HTTP status without one.
 
@@ -171,7 +171,7 @@ class HttpCarrier(Carrier):
         """
         flags["retry_after"] = answer.retry_after
         if code is None:
-            flags = {"in_doubt": answer.unclear, "silent": True} | flags
+            flags = {"in_doubt": answer.leaves_doubt, "silent": True} | flags
             reason = f"{self.title}: no usable answer (HTTP {answer.status})"
             return STATUSES.error(reason, answer.status, **flags)
         of_country = code in self.codes.no_route and code in self.codes.account
@@ -261,7 +261,7 @@ class HttpCarrier(Carrier):
         is_https, title = self._base.scheme == "https", self.title
 
         class Connection(HTTPSConnection if is_https else HTTPConnection):
-            response_class = _Response
+            response_class = _WholeResponse
 
             def connect(self):
                 try:
@@ -296,7 +296,7 @@ def _is_open(connection):
     return False  # the server has closed it, or says why it will
 
 
-class _Response(http.client.HTTPResponse):
+class _WholeResponse(http.client.HTTPResponse):
     """An answer that arrives completely within the socket's timeout, or not at all."""
 
     def __init__(self, connection, *args, **kwargs):

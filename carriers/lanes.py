@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 
 from carriers import Carrier
-from carriers.ways import Way
+from carriers.configs import CarrierConfig
 
 TESTERS = "(testers)"
 """The name of the simulator to which testers' texts go."""
@@ -37,8 +37,8 @@ class Lane(NamedTuple):
     """
 
     country: str = ""  # ISO 3166, or 001
-    refused: tuple[str, ...] = ()
-    last_no: str | None = None
+    no_route: tuple[str, ...] = ()
+    refused_last: str | None = None
     doubts: tuple[str, ...] = ()
     only: str | None = None
 
@@ -49,25 +49,25 @@ class Lane(NamedTuple):
         only, country, facts = re.fullmatch("(=?)([^!>?]*)(.*)", text).groups()
         facts = re.findall("([!>?])([^!>?]*)", facts)
         named = {mark: [name for other, name in facts if other == mark] for mark in "!>?"}
-        last_no = named[">"][-1] if named[">"] else None
-        more = tuple(named["!"]), last_no, tuple(named["?"])
+        refused_last = named[">"][-1] if named[">"] else None
+        more = tuple(named["!"]), refused_last, tuple(named["?"])
         return cls("", *more, only=country) if only else cls(country, *more)
 
     def __str__(self) -> str:
         begin = self.country if self.only is None else f"={self.only}"
-        last_no = [] if self.last_no is None else [self.last_no]
-        facts = ("!", self.refused), (">", last_no), ("?", self.doubts)
+        refused_last = [] if self.refused_last is None else [self.refused_last]
+        facts = ("!", self.no_route), (">", refused_last), ("?", self.doubts)
         return begin + "".join(f"{mark}{name}" for mark, names in facts for name in names)
 
     def after_refusal(self, name: str, no_route: bool) -> Self:
         """Return the lane after a carrier had no route, or refused the text for now."""
         if no_route:
-            return self._replace(refused=(*self.refused, name))
-        return self._replace(last_no=name)
+            return self._replace(no_route=(*self.no_route, name))
+        return self._replace(refused_last=name)
 
     def in_doubt(self, name: str) -> Self:
         """Return the lane after one more attempt that a carrier may have accepted."""
-        return self._replace(doubts=(*self.doubts, name), last_no=None)
+        return self._replace(doubts=(*self.doubts, name), refused_last=None)
 
     def settled(self, carrier: str, once: bool = False) -> Self:
         """Return the lane without a carrier's doubts, or without one of them."""
@@ -88,7 +88,7 @@ class Lane(NamedTuple):
 
     def anew(self) -> Self:
         """Return the lane of a text that a person retries: doubts are not forgotten."""
-        return self._replace(refused=(), last_no=None)
+        return self._replace(no_route=(), refused_last=None)
 
 
 class Routes:
@@ -96,29 +96,29 @@ class Routes:
 
     def __init__(
         self,
-        ways: Iterable[Way],
+        configs: Iterable[CarrierConfig],
         can_be_asked: Collection[str] = (),
         lists: Mapping[str, str] | None = None,
         only_repeat: Collection[str] = (),
     ):
-        self.ways, self.can_be_asked = tuple(ways), frozenset(can_be_asked)
+        self.configs, self.can_be_asked = tuple(configs), frozenset(can_be_asked)
         # Those that tell of a text in doubt only if they are given it again
         self.only_repeat = frozenset(only_repeat)
         self.lists = lists or {}  # by name, what the list of a carrier is of that others may share
-        self.names = tuple(way.name for way in self.ways)
+        self.names = tuple(config.name for config in self.configs)
         self.first = self.names[0] if self.names else ""
-        self.keys = frozenset(key for way in self.ways for key in way.keys or ())
-        self.are_several = len(self.ways) > 1
+        self.keys = frozenset(key for config in self.configs for key in config.keys or ())
+        self.are_several = len(self.configs) > 1
 
     @classmethod
-    def of(cls, ways: Iterable[Way], carriers: Sequence[Carrier]) -> Self:
+    def of(cls, configs: Iterable[CarrierConfig], carriers: Sequence[Carrier]) -> Self:
         """Return the routes for connected carriers, given what CARRIER_URL says about them."""
-        known = {way.name: way for way in ways}
+        known = {config.name: config for config in configs}
         asked = [carrier.name for carrier in carriers if carrier.settles_doubts]
         cannot = [each.name for each in carriers if not (each.can_be_asked or each.can_look_up)]
         lists = {each.name: each.list_of for each in carriers if each.list_of}
-        ways = [known.get(each.name) or Way(each.name) for each in carriers]
-        return cls(ways, asked, lists, only_repeat={*asked}.intersection(cannot))
+        configs = [known.get(each.name) or CarrierConfig(each.name) for each in carriers]
+        return cls(configs, asked, lists, only_repeat={*asked}.intersection(cannot))
 
     def order(self, lane: Lane, key: str = "") -> tuple[str, ...]:
         """Return the carriers that may be used for a text of a key, first choice first.
@@ -128,9 +128,9 @@ class Routes:
         """
         if lane.only is not None:
             return (lane.only,) if lane.only in (*self.names, TESTERS) else ()
-        may = [way.name for way in self.ways if way.may_serve(lane.country, key)]
-        left = [name for name in may if name not in lane.refused] or may
-        at = left.index(lane.last_no) + 1 if lane.last_no in left else 0
+        may = [config.name for config in self.configs if config.may_serve(lane.country, key)]
+        left = [name for name in may if name not in lane.no_route] or may
+        at = left.index(lane.refused_last) + 1 if lane.refused_last in left else 0
         return tuple(left[at:] + left[:at])
 
     def asked(self, lane: Lane) -> str | None:
@@ -152,9 +152,9 @@ class Routes:
         well = (each for each in self.order(lane, key) if each == name or each not in trouble)
         return next(well, None) == name
 
-    def way(self, name: str) -> Way:
+    def config(self, name: str) -> CarrierConfig:
         """Return the carrier of this name; the testers' simulator is not in CARRIER_URL."""
-        return next((way for way in self.ways if way.name == name), Way(name))
+        return next((config for config in self.configs if config.name == name), CarrierConfig(name))
 
     def listed_with(self, name: str) -> set[str]:
         """Return the carriers that share the list of one, including itself."""
@@ -163,8 +163,8 @@ class Routes:
 
     def stand_ins(self, name: str) -> list[str]:
         """Return the carriers that may take the place of one, if only for some of its texts."""
-        mine = self.way(name)
-        return [each.name for each in self.ways if each != mine and each.shares_with(mine)]
+        mine = self.config(name)
+        return [each.name for each in self.configs if each != mine and each.shares_with(mine)]
 
 
 def new_lane(country: str, is_testers: bool) -> str:

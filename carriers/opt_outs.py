@@ -6,7 +6,7 @@ from datetime import datetime
 
 import phonenumbers
 
-from carriers import OptOut, Part, Reply
+from carriers import IncomingText, OptOut, Part
 
 REGIONS = phonenumbers.SUPPORTED_REGIONS
 
@@ -46,10 +46,10 @@ def replies(
     message_ids: tuple[str, ...] = (),
     word: str | None = None,
     part: Part | None = None,
-) -> list[Reply]:
-    """Return, in a list, the Reply from a number, if there is a text."""
+) -> list[IncomingText]:
+    """Return, in a list, the text from a number, if there is a text."""
     return [
-        Reply(plus, text, at, certain, message_ids, word, part)
+        IncomingText(plus, text, at, certain, message_ids, word, part)
         for plus, certain in _with_plus(number)
         if text is not None
     ]

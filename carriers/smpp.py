@@ -8,9 +8,9 @@ from collections import deque
 from functools import partial
 from typing import ClassVar
 
-from carriers import Carrier, CarrierError, LateAnswer, News, Reply, TooFast, pdus, urls
+from carriers import Carrier, CarrierError, IncomingText, LateAnswer, News, TooFast, pdus, urls
 from carriers.alphabets import NAMES, cut
-from carriers.deliveries import BASES, as_number, read
+from carriers.deliveries import BASES, as_number, report_in
 from carriers.opt_outs import REGIONS
 from carriers.smpp_session import LOST, Bind
 from carriers.tls import trusted
@@ -217,13 +217,13 @@ class Smpp(Carrier):
             return  # without an answer the peer delivers it again
         answer = partial(session.answer, command, sequence)
         try:
-            event = read(pdus.delivery(command, body), self._bases[1], self._region)
+            event = report_in(pdus.delivery(command, body), self._bases[1], self._region)
         except ValueError:
             answer(pdus.PERMANENT_ERROR)
             return
         if event and len(self._arrived) >= MOST_HELD:
             answer(pdus.TEMPORARY_ERROR)
-        elif isinstance(event, Reply):
+        elif isinstance(event, IncomingText):
             self._arrived.append((event, answer))
         else:
             if event:

@@ -13,10 +13,10 @@ from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
 from carriers import Callback, CarrierError, Codes, News, NotGenuine, opt_outs, urls
-from carriers.http import Answer, HttpCarrier, basic, check_age, instant, reference
+from carriers.http import HttpCarrier, Response, basic, check_age, instant, reference
 
-SHORTEST = 5  # seconds that a text may wait
-OLDEST = 3600  # seconds; the phone signs every try again, and its clock may differ
+SHORTEST_VALIDITY = 5  # seconds that a text may wait
+OLDEST_CALLBACK = 3600  # seconds; the phone signs every try again, and its clock may differ
 EVENTS = ("sms:sent", "sms:delivered", "sms:failed", "sms:received")
 
 
@@ -74,7 +74,7 @@ class SmsGate(HttpCarrier):
         self._is_registered = True
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
-        until = datetime.now(UTC) + timedelta(seconds=max(valid_for, SHORTEST))
+        until = datetime.now(UTC) + timedelta(seconds=max(valid_for, SHORTEST_VALIDITY))
         body = {
             "id": message_id,
             "textMessage": {"text": text},
@@ -137,7 +137,7 @@ class SmsGate(HttpCarrier):
         )
         if not self._key:
             raise NotGenuine
-        check_age(timestamp, OLDEST)
+        check_age(timestamp, OLDEST_CALLBACK)
         mac = hmac.new(self._key.encode(), request.body + timestamp.encode(), "sha256").hexdigest()
         if not hmac.compare_digest(mac.encode(), given.lower().encode(errors="replace")):
             raise NotGenuine
@@ -150,11 +150,11 @@ class SmsGate(HttpCarrier):
         ids = (f"smsgate {told['id']}",) if reference(told.get("id")) else ()
         return told.get("event"), told["payload"], ids
 
-    def error_of(self, answer: Answer) -> CarrierError:
+    def error_of(self, answer: Response) -> CarrierError:
         """Return the CarrierError that an answer means."""
         words, status = str(answer.json().get("message", "")), answer.status
         flags = {
-            "in_doubt": answer.unclear or (answer.method == "POST" and status == 500),
+            "in_doubt": answer.leaves_doubt or (answer.method == "POST" and status == 500),
             "silent": status in (502, 503, 504) and not words,
         }
         is_of_phone = status == 400 and "device" in words.lower()

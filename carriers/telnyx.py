@@ -22,7 +22,7 @@ from carriers import (
     urls,
 )
 from carriers.alphabets import SEPTETS
-from carriers.http import Answer, HttpCarrier, balance, check_age, instant, named, reference
+from carriers.http import HttpCarrier, Response, balance, check_age, instant, named, reference
 
 # https://developers.telnyx.com/docs/messaging/messages/error-codes
 FOR_GOOD = {
@@ -64,7 +64,7 @@ FOR_NOW = {
 REASONS = FOR_GOOD | ACCOUNT | TOO_FAST | FOR_NOW
 UNCLEAR = {409, 422}  # HTTP: the key is in use, or was used with another request
 
-OLDEST = 300  # seconds; older callbacks are refused by Telnyx's own library, too
+OLDEST_CALLBACK = 300  # seconds; older callbacks are refused by Telnyx's own library, too
 PAGE = 100  # opt-outs
 
 
@@ -183,7 +183,7 @@ class Telnyx(HttpCarrier):
         if not self._public_key:
             raise NotGenuine
         timestamp = request.headers.get("telnyx-timestamp", "")
-        check_age(timestamp, OLDEST)
+        check_age(timestamp, OLDEST_CALLBACK)
         try:
             given = base64.b64decode(request.headers.get("telnyx-signature-ed25519", ""))
             key = Ed25519PublicKey.from_public_bytes(self._public_key)
@@ -192,12 +192,12 @@ class Telnyx(HttpCarrier):
         except (InvalidSignature, ValueError, RecursionError):
             raise NotGenuine from None
 
-    def error_of(self, answer: Answer) -> CarrierError:
+    def error_of(self, answer: Response) -> CarrierError:
         """Return the CarrierError that an answer means."""
         code = str(_first(answer.json().get("errors")).get("code", ""))
         is_unclear = answer.method == "POST" and answer.status in UNCLEAR
         if not re.fullmatch(r"[1-9]\d{4}", code, re.ASCII):
-            return self.refusal(answer, in_doubt=answer.unclear or is_unclear)
+            return self.refusal(answer, in_doubt=answer.leaves_doubt or is_unclear)
         words = self.explained(int(code), "refused")
         reason = f"Telnyx: {words} (HTTP {answer.status}, error {code})"
         meant = 429 if answer.status == 429 else int(code)

@@ -13,7 +13,7 @@ from typing import ClassVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from carriers import Callback, CarrierError, Codes, Listed, News, NotGenuine, opt_outs, urls
-from carriers.http import Answer, HttpCarrier, balance, basic, named, parsed, reference
+from carriers.http import HttpCarrier, Response, balance, basic, named, parsed, reference
 
 # Twilio's error codes, grouped by what to do about them. All others are temporary.
 ERRORS = "https://www.twilio.com/docs/errors/"  # a page for each code
@@ -268,7 +268,7 @@ class Twilio(HttpCarrier):
                 return dict(form)
         raise NotGenuine
 
-    def error_of(self, answer: Answer) -> CarrierError:
+    def error_of(self, answer: Response) -> CarrierError:
         """Return the CarrierError that an answer means."""
         code = _code(answer)
         if code is None:

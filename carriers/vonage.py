@@ -56,7 +56,7 @@ UNDELIVERED = {
 SHORTEST_TTL, LONGEST_TTL = 20_000, 604_800_000  # milliseconds
 LONGEST_CLIENT_REFERENCE = 40  # characters
 # Vonage repeats an unanswered callback for 24 hours, and does not document that it re-signs it.
-OLDEST = 24 * 3600  # seconds
+OLDEST_CALLBACK = 24 * 3600  # seconds
 METHODS = ("sha1", "sha256", "sha512")  # of an HMAC
 
 
@@ -180,7 +180,7 @@ class Vonage(HttpCarrier):
         if any("&" in name or "=" in name for name in fields):
             raise NotGenuine
         given = fields.pop("sig", "").lower().encode(errors="replace")
-        check_age(fields.get("timestamp", ""), OLDEST)
+        check_age(fields.get("timestamp", ""), OLDEST_CALLBACK)
         clean = str.maketrans("&=", "__")
         signed = "".join(f"&{name}={fields[name].translate(clean)}" for name in sorted(fields))
         if any(hmac.compare_digest(self._signature(each, signed), given) for each in self._methods):

@@ -14,7 +14,7 @@ from typing import ClassVar
 from urllib.parse import unquote
 
 from carriers import Codes, urls
-from carriers.http import Answer, HttpCarrier, basic, reference
+from carriers.http import HttpCarrier, Response, basic, reference
 
 
 class SignedPosts(HttpCarrier):
@@ -29,7 +29,7 @@ class SignedPosts(HttpCarrier):
         base = base._replace(netloc=base.netloc.rpartition("@")[2], path="")
         super().__init__(base, headers, concurrency, timeout)
 
-    def post_signed(self, webhook_id: str, body: str, secrets: Collection[bytes]) -> Answer:
+    def post_signed(self, webhook_id: str, body: str, secrets: Collection[bytes]) -> Response:
         """POST a body, with a signature by each of these secrets, if any."""
         headers = self.headers | signature(webhook_id, body, secrets)
         return self.ask("POST", self._target, body=body, headers=headers)

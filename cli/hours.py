@@ -66,7 +66,7 @@ def as_object(recipient: Recipient, hours: BusinessHours, at: datetime) -> dict:
     on at which a text may be sent; None: never.
     """
     clocks, states = recipient.clocks, recipient.states
-    facts, silence = hours.facts(clocks, at), hours.next_silence(clocks, at)
+    facts, quiet_time = hours.facts(clocks, at), hours.next_quiet_time(clocks, at)
     try:
         next_opening = hours.opens_at(clocks, at)
     except NeverOpens:
@@ -80,9 +80,9 @@ def as_object(recipient: Recipient, hours: BusinessHours, at: datetime) -> dict:
         "local_time": facts.local_time,
         "within_business_hours": facts.within_business_hours,
         "business_hours": facts.business_hours,
-        "quiet": hours.silence(clocks, at) is not None,
-        "quiet_hours": silence and written_window(silence.window),
-        "quiet_hours_from": silence and origin(silence.hours),
+        "quiet": hours.quiet_time(clocks, at) is not None,
+        "quiet_hours": quiet_time and written_window(quiet_time.window),
+        "quiet_hours_from": quiet_time and origin(quiet_time.hours),
         "next_opening": next_opening,
     }
 
@@ -105,9 +105,9 @@ def tell(
     if others:
         base.say(f"It can also be on these clocks, which count too: {', '.join(others)}")
     base.say(f"Business hours ({hours_from}): {found['business_hours']}")
-    if silence := hours.next_silence(recipient.clocks, at):
-        whose = "the key's" if silence.hours.whose == quiet.KEY else found["quiet_hours_from"]
-        _, day = written(silence.local).split(", ", 1)
+    if quiet_time := hours.next_quiet_time(recipient.clocks, at):
+        whose = "the key's" if quiet_time.hours.whose == quiet.KEY else found["quiet_hours_from"]
+        _, day = written(quiet_time.local).split(", ", 1)
         when = "it is quiet now" if found["quiet"] else f"next on {day}"
         base.say(f"Quiet hours ({whose}): {found['quiet_hours']}; {when}")
     else:

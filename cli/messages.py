@@ -26,8 +26,8 @@ from reports.listings import Filter
 from sending import outcomes, retention
 
 UNSHOWN = {  # columns
-    *("id", "key", "lane", "due_since", "idempotency_key", "request_digest", "answer", "answers"),
-    *("claim_number", "tries_before"),
+    *("id", "key", "lane", "due_since", "idempotency_key", "request_digest", "response"),
+    *("auto_reply_to", "claim_number", "claims_before_retry"),
 }
 SHOWN_OF_ATTEMPTS = ("carrier", "ended_at", "result", "reference", "words")
 LONGEST_ERROR = 80  # characters of it in a list

@@ -80,14 +80,14 @@ def check_carriers(ctx: click.Context, name: str | None, to: str | None) -> None
     settings = current_app.config["SETTINGS"]
     if not settings.carrier_url:
         raise Refused("CARRIER_URL is not set, so texts wait")
-    ways = [way for way in settings.ways if name in (None, way.name)]
-    if not ways:
+    configs = [config for config in settings.carrier_configs if name in (None, config.name)]
+    if not configs:
         raise Refused("CARRIER_URL has no carrier of this name")
-    if to and len(ways) > 1:
+    if to and len(configs) > 1:
         raise Refused("--to sends a text through one carrier: name it with --carrier")
     if to and do_not_call.is_listed(to):
         raise Refused("this number is on the Do Not Call list")
-    answers = {ask(carrier, to) for carrier in checks.connected(settings, ways)}
+    answers = {ask(carrier, to) for carrier in checks.connected(settings, configs)}
     ctx.exit(next(status for status in (REFUSES, ACCEPTS, CANNOT_BE_ASKED) if status in answers))
 
 

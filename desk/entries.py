@@ -100,7 +100,7 @@ class Entry:
     @property
     def can_be_retried(self) -> bool:
         message = self.message
-        return message.status in RETRYABLE and message.to is not None and not message.answers
+        return message.status in RETRYABLE and message.to is not None and not message.auto_reply_to
 
     def undone_within(self, action: str, shown_for: int) -> int:
         """Return for how many of these seconds a decision can be undone for certain."""
@@ -123,7 +123,7 @@ class Entry:
     @property
     def is_refused(self) -> bool:
         """Whether it will not be sent, because texts to its country are not allowed any more."""
-        return not (self.message.answers or self.rules.allow(self.message.country))
+        return not (self.message.auto_reply_to or self.rules.allow(self.message.country))
 
     @property
     def waits_until(self) -> str | None:
@@ -189,8 +189,8 @@ class Entry:
         ended = "was sent" if message.receipt_at else self.state
         arrived = "reached the phone" if message.status == Status.DELIVERED else "did not arrive"
         origin = f"requested by {message.key.name}"
-        if message.answers:
-            origin = f"automatic reply to {message.answers}"
+        if message.auto_reply_to:
+            origin = f"automatic reply to {message.auto_reply_to}"
         events = [
             (message.created_at, origin),
             (message.approved_at, f"approved by {message.approved_by}"),

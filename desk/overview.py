@@ -32,9 +32,9 @@ def problems() -> list[Problem]:
 
 
 @blueprint.app_template_global()
-def is_held(message: Message) -> bool:
+def is_stuck(message: Message) -> bool:
     """Return whether a due text would not go now, since nothing sends or no carrier takes it."""
-    lane, routes = Lane.read(message.lane), Routes(current_app.config["SETTINGS"].ways)
+    lane, routes = Lane.read(message.lane), Routes(current_app.config["SETTINGS"].carrier_configs)
     return health().holds(routes.order(lane, message.key.name))
 
 

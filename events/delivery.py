@@ -13,7 +13,7 @@ from uuid import UUID
 
 import database
 from carriers import CarrierError
-from carriers.http import Answer
+from carriers.http import Response
 from carriers.webhook import SignedPosts, decoded
 from database import clock, isoformat
 from events.outbox import Event, EventAddress, body_of_test, new_webhook_id
@@ -41,7 +41,7 @@ class Receiver(SignedPosts):
 
     def __init__(self, url: str):
         super().__init__(url, AT_ONCE, TIMEOUT)
-        self.in_hand = set()  # ids of events that are under way or not recorded yet
+        self.open_ids = set()  # of events whose results are not recorded yet
 
 
 class Try(NamedTuple):
@@ -49,7 +49,7 @@ class Try(NamedTuple):
 
     event: Event
     address: EventAddress
-    answer: Answer | None
+    answer: Response | None
     words: str
 
     @property
@@ -72,7 +72,7 @@ class Deliveries:
     def __init__(self, claim_timeout: int, note_notified: Noting, *, once: bool = False):
         self.lease, self.note_notified = timedelta(seconds=claim_timeout), note_notified
         self.began_at = clock.now() if once else None
-        self.receivers = {}  # by URL, those with events in hand
+        self.receivers = {}  # by URL, those with events whose results are not recorded yet
         self.ended = Queue()  # tries; None ends a wait. No SimpleQueue: see sending.runtime.Ended
         self.unrecorded = []
         self.has_more = self.stop_requested = False
@@ -160,14 +160,14 @@ class Deliveries:
             random.shuffle(addresses)  # keys may share an address: none should always be first
             for address in addresses:
                 self.claim(address, now)
-        for url in [url for url, each in self.receivers.items() if not each.in_hand]:
+        for url in [url for url, each in self.receivers.items() if not each.open_ids]:
             self.receivers.pop(url).close()
         database.db.close()
 
     def claim(self, address: EventAddress, now: datetime) -> None:
         """Claim and begin as many events of an address as may be under way at once."""
         receiver = self.receivers.get(address.url) or Receiver(address.url)
-        room, until = AT_ONCE - len(receiver.in_hand), now + self.lease
+        room, until = AT_ONCE - len(receiver.open_ids), now + self.lease
         if not room:
             return
         due = address.key_id, room, now
@@ -208,7 +208,7 @@ class Deliveries:
         what = "the answer to event {0.event.webhook_id} is not recorded".format
         database.all_but_broken(record, self.unrecorded, log, what, put_off)
         for each in self.unrecorded:
-            self.receivers[each.address.url].in_hand.discard(each.event.id)
+            self.receivers[each.address.url].open_ids.discard(each.event.id)
         self.unrecorded = []
 
     def record_tries(self, tries: list[Try], now: datetime) -> None:
@@ -246,13 +246,13 @@ class Deliveries:
     def begin_all(self, receiver: Receiver, events: list[Event], address: EventAddress) -> None:
         """Begin to try events."""
         for event in events:
-            if event.id not in receiver.in_hand:  # a request can outlast its lease
+            if event.id not in receiver.open_ids:  # a request can outlast its lease
                 self.begin(receiver, event, address)
 
     def begin(self, receiver: Receiver, event: Event, address: EventAddress) -> None:
         """Begin to try an event."""
         threading.Thread(target=self.deliver, args=(receiver, event, address), daemon=True).start()
-        receiver.in_hand.add(event.id)
+        receiver.open_ids.add(event.id)
         self.receivers[address.url] = receiver
 
     def deliver(self, receiver: Receiver, event: Event, address: EventAddress) -> None:
@@ -263,7 +263,7 @@ class Deliveries:
 
 def tell(
     receiver: Receiver, webhook_id: str, body: str, address: EventAddress
-) -> tuple[Answer | None, str]:
+) -> tuple[Response | None, str]:
     """Send a signed body to an address; return the answer, if any, and a description of it."""
     try:
         secrets = [decoded(secret) for secret in address.secrets(clock.now())]

@@ -1,7 +1,8 @@
 """Attempts: each time that a text was given to a carrier, and the result.
 
 An attempt is written in the transaction that claims its message, and ended in the one that records
-the answer. Messages are locked before their attempts.
+the answer. Until then it is under way. If the answer is lost, its result is unclear, and its
+message in doubt. Both kinds are open. Messages are locked before their attempts.
 """
 
 import uuid
@@ -26,7 +27,6 @@ from peewee import (
 )
 
 from carriers import LISTED_WITHIN
-from carriers.ways import Way
 from database import MILLISECOND, PAST, CarrierTextField, InstantField, Table, db
 from database.clock import SKEW
 from messages.model import FURTHEST_AHEAD, Message, first_id
@@ -40,8 +40,8 @@ IS_UNCLEAR = SQL("result = 'unclear'")
 IS_ASKED_ABOUT = IS_UNCLEAR & SQL("ask_at IS NOT NULL")
 
 
-HELD = """
-SELECT message_id, number, result FROM attempt WHERE sender = {param} AND carrier = {param}
+OPEN_OF_SENDER = """
+SELECT message_id, claim_number, result FROM attempt WHERE sender = {param} AND carrier = {param}
 """
 """A sender's open sends and questions. In SQL: with 128 texts, peewee takes 0.9 ms of each step."""
 
@@ -57,7 +57,7 @@ class Attempt(Table):
     """One time that a text was given to a carrier; deleted with its message."""
 
     message = ForeignKeyField(Message, on_delete="CASCADE", index=False)
-    number = IntegerField()  # which of the message's claims this is
+    claim_number = IntegerField()  # which of the message's claims this is
     carrier = TextField(null=True)
     # The scheduler that is giving the text or, while the result is unclear, asking about it
     sender = UUIDField(null=True)
@@ -72,14 +72,14 @@ class Attempt(Table):
     ask_at = InstantField(FURTHEST_AHEAD, lambda now: IS_ASKED_ABOUT, null=True)
 
     class Meta:
-        primary_key = CompositeKey("message", "number")
+        primary_key = CompositeKey("message", "claim_number")
 
     @classmethod
     def begin(
         cls, messages: Collection[Message], carrier: str, sender: uuid.UUID, now: datetime
     ) -> None:
         """Insert the attempts to give claimed messages to a carrier."""
-        fields = (cls.message, cls.number, cls.carrier, cls.sender, cls.begun_at)
+        fields = (cls.message, cls.claim_number, cls.carrier, cls.sender, cls.begun_at)
         rows = [(each.id, each.claim_number, carrier, sender, now) for each in messages]
         if rows:
             cls.insert_many(rows, fields).execute()
@@ -104,17 +104,17 @@ class Attempt(Table):
 
     @classmethod
     def open_copies(
-        cls, ids: Collection[uuid.UUID], carrier: Way, numbers: Mapping[uuid.UUID, int]
+        cls, ids: Collection[uuid.UUID], carrier: str, claims: Mapping[uuid.UUID, int]
     ) -> dict[uuid.UUID, Self]:
         """Return, by message id, the open attempts to which an acceptance may refer.
 
-        `numbers` says which they are; without a number it is a message's first open attempt.
+        `claims` has their claim numbers; without one it is a message's first open attempt.
         """
-        copies, by_carrier = {}, (carrier.name, None)
+        copies, by_carrier = {}, (carrier, None)
         of_these = cls.message.in_([*ids])
-        for copy in cls.select().where(of_these, cls.is_open()).order_by(cls.number):
-            number = numbers.get(copy.message_id)
-            if copy.number == number or (number is None and copy.carrier in by_carrier):
+        for copy in cls.select().where(of_these, cls.is_open()).order_by(cls.claim_number):
+            claim = claims.get(copy.message_id)
+            if copy.claim_number == claim or (claim is None and copy.carrier in by_carrier):
                 copies.setdefault(copy.message_id, copy)
         return copies
 
@@ -123,22 +123,22 @@ class Attempt(Table):
         cls,
         copies: Mapping[uuid.UUID, Self],
         references: Mapping[uuid.UUID, str | None],
-        carrier: Way,
+        carrier: str,
         now: datetime,
     ) -> None:
         """Record that a carrier accepted copies of locked messages; both are by message id."""
-        key, told = (cls.message, cls.number), (cls.result, cls.ended_at, cls.words, cls.reference)
-        told += cls.carrier, cls.sender
+        key = cls.message, cls.claim_number
+        told = cls.result, cls.ended_at, cls.words, cls.reference, cls.carrier, cls.sender
         rows = []
         for id, copy in copies.items():
-            row = id, copy.number, copy.begun_at, Result.TAKEN, now, None, references[id]
-            rows.append((*row, copy.carrier or carrier.name, None))
+            row = id, copy.claim_number, copy.begun_at, Result.TAKEN, now, None, references[id]
+            rows.append((*row, copy.carrier or carrier, None))
         if rows:
             upsert = cls.insert_many(rows, (*key, cls.begun_at, *told))
             upsert.on_conflict(conflict_target=key, preserve=told).execute()
 
     @classmethod
-    def given_to(cls, phone: str, carrier: Way) -> ModelSelect:
+    def given_to(cls, phone: str, carrier: str) -> ModelSelect:
         """Select the copies of texts to a phone number that a carrier has, or may have."""
         may_have_it = cls.is_open() | (cls.result == Result.TAKEN)
         copies = cls.select(cls).join(Message)
@@ -149,17 +149,17 @@ class Attempt(Table):
 
         An earlier attempt matches, too, if its acceptance kept the message from being sent again.
         """
-        is_since = Message.tries_before < self.number
+        is_since = Message.claims_before_retry < self.claim_number
         if self.reference:
             is_since |= Message.carrier_reference == self.reference
         return (Message.id == self.message_id) & is_since
 
     def is_latest_taken(self) -> Expression:
         """Match the message if this attempt is current, and no later one was taken."""
-        taken = Attempt.select(fn.MAX(Attempt.number)).where(
+        taken = Attempt.select(fn.MAX(Attempt.claim_number)).where(
             Attempt.message == self.message_id, Attempt.result == Result.TAKEN
         )
-        return self.is_current() & (Value(self.number) == taken)
+        return self.is_current() & (Value(self.claim_number) == taken)
 
     @classmethod
     def date_back(cls, now: datetime) -> int:
@@ -180,16 +180,17 @@ class Attempt(Table):
         return cls.message
 
     @classmethod
-    def in_hand(cls, sender: uuid.UUID) -> ModelSelect:
+    def under_way(cls, sender: uuid.UUID) -> ModelSelect:
         """Select the attempts of a sender that are under way."""
         return cls.select().where(cls.sender == sender, cls.result.is_null())
 
     @classmethod
-    def held(cls, sender: uuid.UUID, carrier: str) -> list[tuple[uuid.UUID, int, Result | None]]:
+    def open_of(cls, sender: uuid.UUID, carrier: str) -> list[tuple[uuid.UUID, int, Result | None]]:
         """Return what a sender is giving to a carrier (no result yet) or asking it about."""
-        rows = db.execute_sql(HELD.format(param=db.param), (cls.sender.db_value(sender), carrier))
+        sql = OPEN_OF_SENDER.format(param=db.param)
+        rows = db.execute_sql(sql, (cls.sender.db_value(sender), carrier))
         as_id = cls.sender.python_value
-        return [(as_id(id), number, result) for id, number, result in rows.fetchall()]
+        return [(as_id(id), claim, result) for id, claim, result in rows.fetchall()]
 
     @classmethod
     def let_go(cls, sender: uuid.UUID, *which: Expression) -> None:
@@ -218,21 +219,21 @@ class Attempt(Table):
     def of_messages(cls, ids: Collection[uuid.UUID]) -> dict[uuid.UUID, list[Self]]:
         """Return the attempts of each message by its id, oldest first."""
         found = defaultdict(list)
-        for attempt in cls.select().where(cls.message.in_([*ids])).order_by(cls.number):
+        for attempt in cls.select().where(cls.message.in_([*ids])).order_by(cls.claim_number):
             found[attempt.message_id].append(attempt)
         return found
 
     @classmethod
-    def is_by(cls, carrier: Way) -> Expression:
+    def is_by(cls, carrier: str) -> Expression:
         """Match attempts at this carrier, or at an unknown one."""
-        return (cls.carrier == carrier.name) | cls.carrier.is_null()
+        return (cls.carrier == carrier) | cls.carrier.is_null()
 
     def _is_this(self):
-        return (Attempt.message == self.message_id) & (Attempt.number == self.number)
+        return (Attempt.message == self.message_id) & (Attempt.claim_number == self.claim_number)
 
     @classmethod
     def _is_of(cls, message):
-        return (cls.message == message.id) & (cls.number == message.claim_number)
+        return (cls.message == message.id) & (cls.claim_number == message.claim_number)
 
     @classmethod
     def is_open(cls) -> Expression:
@@ -240,12 +241,12 @@ class Attempt(Table):
         return cls.result.is_null() | IS_UNCLEAR
 
 
-def was_refused(message: Message, carrier: Way, words: str, before: datetime) -> bool:
+def was_refused(message: Message, carrier: str, words: str, before: datetime) -> bool:
     """Return whether a carrier refused a message in these words before an instant.
 
     Refusals from before a person retried it do not count.
     """
-    refused = (Attempt.message == message.id) & (Attempt.number > message.tries_before)
+    refused = (Attempt.message == message.id) & (Attempt.claim_number > message.claims_before_retry)
     refused &= (Attempt.result == Result.REFUSED) & (Attempt.words == words)
     refused &= Attempt.is_by(carrier) & (Attempt.ended_at < before)
     return Attempt.select().where(refused).exists()

@@ -99,12 +99,14 @@ class Selection:
         later = (Message.send_date > now, Message.send_date)
         anew = ANEW | {
             "send_at": Case(None, [later], Message.send_at.db_value(now)),
-            "tries_before": Message.claim_number,
+            "claims_before_retry": Message.claim_number,
             "lane": _lane_anew(self.left),
         }
         anew["first_send_at"] = anew["send_at"]
         with db.transaction():
-            done = self._act(Action.RETRIED, now, RETRYABLE, Message.answers.is_null(), **anew)
+            done = self._act(
+                Action.RETRIED, now, RETRYABLE, Message.auto_reply_to.is_null(), **anew
+            )
             waiting.renew_expiry(done, expire_after)
         return done
 
@@ -181,8 +183,8 @@ class Selection:
         """
         some = Message.id.in_([*self.left]) & Message.status.in_([*among])
         rows = Message.select(Message.id).order_by(Message.id)
-        held = [each.id for each in db.lock_rows(rows.where(some, Message.to.is_null(False)))]
-        ids = [each.id for each in rows.where(Message.id.in_(held), condition)]
+        locked = [each.id for each in db.lock_rows(rows.where(some, Message.to.is_null(False)))]
+        ids = [each.id for each in rows.where(Message.id.in_(locked), condition)]
         if ids:
             Message.change(Message.update(changes).where(Message.id.in_(ids)))
         self.left.difference_update(ids)

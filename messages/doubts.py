@@ -7,13 +7,12 @@ from datetime import datetime
 from peewee import Expression
 
 from carriers.lanes import Lane
-from carriers.ways import Way
 from database import FEW, db, lock_texts
 from messages.attempts import DIED, IS_ASKED_ABOUT, IS_UNCLEAR, Attempt, Result
 from messages.model import WAITING, Message, Status, has_status
 
 
-def to_ask(carrier: Way, now: datetime, limit: int) -> list[Attempt]:
+def to_ask(carrier: str, now: datetime, limit: int) -> list[Attempt]:
     """Return some attempts to ask a carrier about now, the longest due first.
 
     Their messages are waiting, and no scheduler is asking about them yet.
@@ -23,14 +22,14 @@ def to_ask(carrier: Way, now: datetime, limit: int) -> list[Attempt]:
     return [*waiting.order_by(Attempt.ask_at).limit(limit)]
 
 
-def take(message_id: uuid.UUID, carrier: Way, sender: uuid.UUID, now: datetime) -> bool:
+def take(message_id: uuid.UUID, carrier: str, sender: uuid.UUID, now: datetime) -> bool:
     """Claim the question about a message; return False if another scheduler has claimed it."""
     own = _is_unclear_at(carrier) & _is_to_ask(now) & (Attempt.message == message_id)
     return Attempt.update(sender=sender).where(own).execute() > 0
 
 
-def ask_again_at(message_id: uuid.UUID, carrier: Way, at: datetime) -> None:
-    """Decide when a carrier is asked about a message, by whatever scheduler."""
+def ask_again_at(message_id: uuid.UUID, carrier: str, at: datetime) -> None:
+    """Set when a carrier is next asked about a message; any scheduler may ask."""
     own = _is_unclear_at(carrier) & IS_ASKED_ABOUT & (Attempt.message == message_id)
     Attempt.update(ask_at=at, sender=None).where(own).execute()
 
@@ -38,7 +37,7 @@ def ask_again_at(message_id: uuid.UUID, carrier: Way, at: datetime) -> None:
 def texts_at(
     carriers: Collection[str], messages: Collection[Message], *which: Expression
 ) -> set[tuple[str, str]]:
-    """Return the numbers and texts of these messages of which the carriers have such copies.
+    """Return number and text of the copies at these carriers that go to the same numbers as these.
 
     `which` are conditions for copies; only those of unfinished messages count. No other transaction
     looks at the same texts before this one ends.
@@ -57,16 +56,16 @@ def texts_at(
     return found
 
 
-def unclear_at(carrier: Way, message_id: uuid.UUID) -> list[Attempt]:
-    """Return the copies of a message about which a carrier is asked, the first of them first."""
+def unclear_at(carrier: str, message_id: uuid.UUID) -> list[Attempt]:
+    """Return the unclear attempts of a message about which this carrier is asked, oldest first."""
     own = _is_unclear_at(carrier) & IS_ASKED_ABOUT & (Attempt.message == message_id)
-    return [*Attempt.select().where(own).order_by(Attempt.number)]
+    return [*Attempt.select().where(own).order_by(Attempt.claim_number)]
 
 
-def forget_ids(carrier: Way, before: datetime) -> int:
-    """Ask a carrier no more about texts that it was given first before an instant; count them.
+def forget_ids(carrier: str, before: datetime) -> int:
+    """Stop asking a carrier about texts first given to it before an instant; return the count.
 
-    They are in doubt like those of a carrier that cannot be asked.
+    From then on they count like texts in doubt at a carrier that cannot be asked.
     """
     old = _is_unclear_at(carrier) & IS_ASKED_ABOUT & Attempt.sender.is_null()
     old &= Attempt.begun_at <= before
@@ -78,34 +77,34 @@ def forget_ids(carrier: Way, before: datetime) -> int:
                 lane = Lane.read(message.lane)
                 forget = Attempt.update(ask_at=None).where(old, Attempt.message == id)
                 for _ in range(forget.execute()):
-                    lane = lane.forgotten(carrier.name)
+                    lane = lane.forgotten(carrier)
                 Message.update(lane=str(lane)).where(Message.id == id).execute()
     return len(ids)
 
 
 def rule_out(
     message: Message,
-    carrier: Way,
+    carrier: str,
     now: datetime,
     result: Result = Result.NOT_TAKEN,
     words: str | None = None,
 ) -> int:
-    """Note that a carrier, asked, has none of the copies of a message that were unclear.
+    """Settle the unclear attempts of a message at a carrier that was asked, and has none of them.
 
-    Return how many of them were given to it since a person retried the message. `words` are those
-    of its refusal.
+    Return how many of them were made since a person retried the message. `words` are the carrier's,
+    if it refused.
     """
     own = _is_unclear_at(carrier) & IS_ASKED_ABOUT & (Attempt.message == message.id)
     told = {"words": words} if words else {}
     ruled_out = Attempt.update(result=result, ended_at=now, ask_at=None, sender=None, **told)
     ruled_out = ruled_out.where(own)
-    numbers = [each.number for each in ruled_out.returning(Attempt.number).execute()]
-    return sum(number > message.tries_before for number in numbers)
+    claims = [each.claim_number for each in ruled_out.returning(Attempt.claim_number).execute()]
+    return sum(claim > message.claims_before_retry for claim in claims)
 
 
 def deaths(message: Message) -> int:
     """Count the schedulers that died with a message since a person last retried it."""
-    since = (Attempt.message == message.id) & (Attempt.number > message.tries_before)
+    since = (Attempt.message == message.id) & (Attempt.claim_number > message.claims_before_retry)
     return Attempt.select().where(since, Attempt.words == DIED).count()
 
 

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from peewee import EXCLUDED, BooleanField, TextField, UUIDField
 
 from carriers import Receipt
-from carriers.ways import Way
 from database import PAST, CarrierTextField, InstantField, Table
 
 RECEIPTS_KEPT = timedelta(days=3)
@@ -28,12 +27,12 @@ class EarlyReceipt(Table):
     message_id = UUIDField(null=True, index=True)  # if the carrier repeats it
 
     @classmethod
-    def keep(cls, said: Receipt, now: datetime, carrier: Way) -> None:
+    def keep(cls, said: Receipt, now: datetime, carrier: str) -> None:
         """Keep a receipt until the acceptance is recorded; `delivered` replaces any earlier one."""
-        early = cls(carrier=carrier.name, received_at=now)
+        early = cls(carrier=carrier, received_at=now)
         early.delivered, early.reason = said.delivered, said.reason
         early.phone, early.message_id = said.number, said.message_id
-        early.reference = f"{carrier.name} {said.reference}"
+        early.reference = f"{carrier} {said.reference}"
         key, *others = cls._meta.sorted_fields
         row = cls.insert(early.__data__)
         news = ~cls.delivered & EXCLUDED.delivered

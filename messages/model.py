@@ -21,7 +21,6 @@ from peewee import (
 from access.do_not_call import DoNotCallHistory
 from access.keys import ApiKey
 from carriers.lanes import FIRST, Lane
-from carriers.ways import Way
 from database import (
     EPOCH,
     MILLISECOND,
@@ -120,7 +119,7 @@ class Message(Table):
     max_retries = IntegerField()
     claim_number = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])  # times claimed so far
     # claim_number when a person last retried it
-    tries_before = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
+    claims_before_retry = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     # Unclear attempts since then
     in_doubt = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     finished_at = InstantField(PAST, lambda now: has_status(*FINISHED) & HAS_ENDED, null=True)
@@ -134,11 +133,12 @@ class Message(Table):
     created_at = InstantField(PAST, lambda now: Message.id > first_id(now))
     idempotency_key = TextField(null=True)
     request_digest = TextField(null=True)
-    answer = TextField(null=True)  # the body of the 201, if there is an idempotency key
+    response = TextField(null=True)  # the body of the 201, if there is an idempotency key
     parts = IntegerField()
     country = TextField()  # ISO 3166, or 001
-    # The keyword that this automatic reply answers; it ignores list and hours, and has one try
-    answers = TextField(null=True)
+    # The keyword (STOP or HELP) to which this is the automatic reply: it ignores list and hours,
+    # and has one try
+    auto_reply_to = TextField(null=True)
 
     @classmethod
     def change(cls, update: ModelUpdate) -> list[tuple[Status, str | None]]:
@@ -198,18 +198,19 @@ class Message(Table):
 
     def _end_claim(self, **changes):
         """Change this message if its claim is still the one that was read; return whether so."""
-        held = (Message.id == self.id) & (Message.claim_number == self.claim_number)
-        return bool(self.change(Message.update(changes).where(held, has_status(Status.SENDING))))
+        is_ours = (Message.id == self.id) & (Message.claim_number == self.claim_number)
+        is_ours &= has_status(Status.SENDING)
+        return bool(self.change(Message.update(changes).where(is_ours)))
 
-    def lose(self, carrier: str | None, number: int) -> bool:
+    def lose(self, carrier: str | None, claim_number: int) -> bool:
         """Queue this message again: the sender that had claimed it for a carrier has died.
 
-        It is in doubt, because the carrier may have accepted it. `number` is that of the claim.
+        It is in doubt, because the carrier may have accepted it.
         """
         self.note_doubt(carrier or FIRST)
         dead = Message.update(status=Status.QUEUED, carrier=carrier, in_doubt=Message.in_doubt + 1)
-        held = has_status(Status.SENDING) & (Message.claim_number == number)
-        return dead.where(Message.id == self.id, held).execute() == 1
+        is_claimed = has_status(Status.SENDING) & (Message.claim_number == claim_number)
+        return dead.where(Message.id == self.id, is_claimed).execute() == 1
 
     def note_doubt(self, carrier: str) -> None:
         """Note that a carrier may have a copy of this message, even if it has ended."""
@@ -225,13 +226,13 @@ class Message(Table):
     def read_again(self) -> None:
         """Lock this message, and read again its doubts and people's decisions."""
         columns = Message.in_doubt, Message.lane, Message.cancelled_by, Message.expires_at
-        this = Message.select(*columns, Message.tries_before).where(Message.id == self.id)
+        this = Message.select(*columns, Message.claims_before_retry).where(Message.id == self.id)
         if found := db.lock_rows(this).first():
             self.in_doubt, self.lane = found.in_doubt, found.lane
             self.cancelled_by, self.expires_at = found.cancelled_by, found.expires_at
-            self.tries_before = found.tries_before
+            self.claims_before_retry = found.claims_before_retry
 
-    def settle_doubts(self, carrier: Way, settled: int, once: bool = False) -> Self | None:
+    def settle_doubts(self, carrier: str, settled: int, once: bool = False) -> Self | None:
         """Note that copies of this message are no longer unclear, and return its present state.
 
         `settled` counts those made since a person last retried it. All copies at the carrier are
@@ -242,7 +243,7 @@ class Message(Table):
             message = db.lock_rows(this).first()
             if message:
                 message.in_doubt = max(0, message.in_doubt - settled)
-                message.lane = str(Lane.read(message.lane).settled(carrier.name, once))
+                message.lane = str(Lane.read(message.lane).settled(carrier, once))
                 message.save(only=[Message.in_doubt, Message.lane])
         return message
 

@@ -15,7 +15,6 @@ from peewee import ValuesList
 
 from carriers import Receipt, Shown
 from carriers.lanes import FIRST
-from carriers.ways import Way
 from database import db, lock_texts
 from messages import receipts_by_number as by_number
 from messages.attempts import DIED, Attempt, Result
@@ -39,17 +38,17 @@ _MAY_BECOME = {  # nothing overrides delivered
 def record_accepted(
     references: Mapping[UUID, str | None],
     now: datetime,
-    carrier: Way,
-    numbers: Mapping[UUID, int] | None = None,
+    carrier: str,
+    claims: Mapping[UUID, int] | None = None,
     *,
     only_open: bool = False,
 ) -> int:
     """Record that a carrier accepted messages; return how many that changed.
 
-    `references` has the carrier's references by message id, and `numbers` says which copies they
-    are of; without a number it is a message's first open copy. An acceptance counts even if the
-    claim is lost. Do nothing for a reference that is already known, from before a person's retry.
-    With `only_open`, count it only for an open copy, and only if no other copy has the reference.
+    `references` has the carrier's references by message id, and `claims` the claim numbers of the
+    copies; without one it is a message's first open copy. An acceptance counts even if the claim is
+    lost. Do nothing for a reference that is already known, from before a person's retry. With
+    `only_open`, count it only for an open copy, and only if no other copy has the reference.
     """
     if not references:
         return 0
@@ -60,7 +59,7 @@ def record_accepted(
         if only_open:
             known |= _of_others(said, carrier)
         new = {id: each for id, each in said.items() if id not in known}
-        recipients = _take(new, now, carrier, numbers or {}, only_open) if new else []
+        recipients = _take(new, now, carrier, claims or {}, only_open) if new else []
         _apply_early(said, {*recipients} - {None}, carrier, now)
     return len(recipients)
 
@@ -86,14 +85,14 @@ def _of_others(references, carrier):
     return {id for id, reference in references.items() if reference in known}
 
 
-def _take(references, now, carrier, numbers, only_open=False):
+def _take(references, now, carrier, claims, only_open=False):
     """Record that the carrier accepted messages; return their phone numbers, None if redacted.
 
     An attempt that was counted when its answer was lost does not count again.
     """
     these = Message.select(Message.id).where(Message.id.in_([*references]))
     db.lock_rows(these.order_by(Message.id)).execute()  # so that their copies do not change
-    copies = Attempt.open_copies(references, carrier, numbers)
+    copies = Attempt.open_copies(references, carrier, claims)
     if only_open:
         references = {id: each for id, each in references.items() if id in copies}
         if not references:
@@ -104,7 +103,7 @@ def _take(references, now, carrier, numbers, only_open=False):
     taken = ValuesList(rows, alias="taken")
     id, reference, tries = db.typed(taken, "uuid", "text", "integer")
     accept = Message.update(
-        carrier=carrier.name,
+        carrier=carrier,
         status=Status.SENT,
         finished_at=now,
         last_error=None,
@@ -117,12 +116,12 @@ def _take(references, now, carrier, numbers, only_open=False):
     Attempt.note_accepted(copies, references, carrier, now)
     for id, copy in in_doubt.items():
         message = Message.get_by_id(id)
-        since_retry = copy.number > message.tries_before
-        message.settle_doubts(Way(copy.carrier or FIRST), int(since_retry), once=True)
+        since_retry = copy.claim_number > message.claims_before_retry
+        message.settle_doubts(copy.carrier or FIRST, int(since_retry), once=True)
     return [phone for _, phone in changed]
 
 
-def shown(said: Iterable[Shown], now: datetime, carrier: Way) -> int:
+def shown(said: Iterable[Shown], now: datetime, carrier: str) -> int:
     """Record that a carrier has texts, as its reports show; return how many that changed.
 
     This changes only texts without a recorded answer: those in doubt, and those under way.
@@ -144,7 +143,7 @@ def _counts(said, message):
     return message.parts == 1 or not said.of_part
 
 
-def found(attempt: Attempt, references: Collection[str], now: datetime, carrier: Way) -> bool:
+def found(attempt: Attempt, references: Collection[str], now: datetime, carrier: str) -> bool:
     """Record the answer to a question about a copy in doubt; return whether the carrier has it.
 
     `references` are those of all equal texts since then. The first one that belongs to no other
@@ -157,14 +156,14 @@ def found(attempt: Attempt, references: Collection[str], now: datetime, carrier:
         known = {each.reference for each in others}
         new = [reference for reference in references if reference not in known]
         if new:
-            record_accepted({id: new[0]}, now, carrier, {id: attempt.number})
+            record_accepted({id: new[0]}, now, carrier, {id: attempt.claim_number})
         return bool(new)
 
 
 # What carriers report later
 
 
-def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: Way) -> None:
+def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: str) -> None:
     """Record receipts, in any order and any number of times.
 
     `delivered` is final; otherwise the first receipt counts.
@@ -211,16 +210,16 @@ def unmatched(since: datetime, now: datetime) -> int:
     return EarlyReceipt.select().where(at >= since, at < now - LATE).count()
 
 
-def forget(now: datetime) -> int:
+def forget_unmatched(now: datetime) -> int:
     """Delete a batch of receipts that matched no message in time; return how many."""
     return EarlyReceipt.delete_some(EarlyReceipt.received_at < now - RECEIPTS_KEPT)
 
 
 def _apply_early(references, phones, carrier, now):
     """Apply a carrier's receipts that came before these acceptances, or name these phones."""
-    names = [f"{carrier.name} {each}" for each in references.values() if each]
+    names = [f"{carrier} {each}" for each in references.values() if each]
     meant = EarlyReceipt.reference.in_(names) | EarlyReceipt.message_id.in_([*references])
-    own = EarlyReceipt.carrier == carrier.name
+    own = EarlyReceipt.carrier == carrier
     _apply_kept(EarlyReceipt.select().where(meant, own), now)
     if phones:
         _apply_kept(by_number.kept_lately(phones).where(own), now)
@@ -230,7 +229,7 @@ def _apply_kept(kept, now):
     """Apply the kept receipts that belong to messages; return the ids of those messages."""
     ids = set()
     for early in _delivered_first(kept):
-        if id := _apply(early.receipt, early.received_at, Way(early.carrier), now):
+        if id := _apply(early.receipt, early.received_at, early.carrier, now):
             early.delete_instance()
             ids.add(id)
     return ids
@@ -246,7 +245,7 @@ def _apply(said, at, carrier, now):
         return said.message_id if _is_of_other_part(said, carrier) else None
     id = copy.message_id
     if copy.result in (None, Result.UNCLEAR):  # the receipt also shows that it was accepted
-        _take({id: said.reference}, now, carrier, {id: copy.number}, only_open=True)
+        _take({id: said.reference}, now, carrier, {id: copy.claim_number}, only_open=True)
         copy.reference = said.reference
     status = Status.DELIVERED if said.delivered else Status.UNDELIVERED
     counts = copy.is_current() if said.delivered else copy.is_latest_taken()
@@ -254,11 +253,11 @@ def _apply(said, at, carrier, now):
     Message.change(Message.update(changes).where(counts, _MAY_BECOME[status]))
     copy.note_receipt(status, at)
     about = {"message_id": str(id)}
-    log.info("message %s is %s by a receipt of %s", id, status, carrier.name, extra=about)
+    log.info("message %s is %s by a receipt of %s", id, status, carrier, extra=about)
     return id
 
 
-def copy_of(said: Receipt, at: datetime, carrier: Way) -> Attempt | None:
+def copy_of(said: Receipt, at: datetime, carrier: str) -> Attempt | None:
     """Return the copy that a receipt is about, or None if that is not known.
 
     It is the latest copy with this reference, or else the first open copy of the message that the
@@ -277,7 +276,7 @@ def _open_copy(said, carrier):
     """Return the first open copy of the message that a receipt names."""
     copies = Attempt.select(Attempt, Message.id, Message.parts).join(Message)
     copies = copies.where(Message.id == said.message_id, Attempt.is_by(carrier), Attempt.is_open())
-    copy = copies.order_by(Attempt.number).first()
+    copy = copies.order_by(Attempt.claim_number).first()
     return copy if copy and _counts(said, copy.message) else None
 
 

@@ -10,7 +10,6 @@ from datetime import datetime
 from peewee import ModelSelect, fn
 
 from carriers import Receipt
-from carriers.ways import Way
 from messages.attempts import Attempt, Result
 from messages.early_receipts import RECEIPTS_KEPT, EarlyReceipt
 from messages.model import Message
@@ -22,7 +21,7 @@ MOST_KEPT = 100
 """How many kept receipts for some numbers are read when texts to them are recorded."""
 
 
-def only_doubt(said: Receipt, at: datetime, carrier: Way) -> Attempt | None:
+def only_doubt(said: Receipt, at: datetime, carrier: str) -> Attempt | None:
     """Return the copy in doubt, if its text is the only recent one to this number at the carrier.
 
     If the carrier was given that twice, only `delivered` counts: the rest may be about either copy.
@@ -33,7 +32,7 @@ def only_doubt(said: Receipt, at: datetime, carrier: Way) -> Attempt | None:
     if len({copy.message_id for copy in copies}) != 1 or len(copies) == MOST_COPIES:
         return None
     counts = said.delivered or len(open) == 1
-    return min(unclear, key=lambda copy: copy.number, default=None) if counts else None
+    return min(unclear, key=lambda copy: copy.claim_number, default=None) if counts else None
 
 
 def _recent_copies(phone, at, carrier):

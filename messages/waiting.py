@@ -70,7 +70,9 @@ def _is_kept_off(setting):
     """
     heeds_entries = Message.check_dnc | Message.key.in_(ApiKey.checking("always", setting))
     entered = DoNotCall.has(Message.to) & heeds_entries
-    return Message.answers.is_null() & (entered | OptedOut.has(Message.to) & _heeds_stop(setting))
+    return Message.auto_reply_to.is_null() & (
+        entered | OptedOut.has(Message.to) & _heeds_stop(setting)
+    )
 
 
 def _heeds_stop(setting):
@@ -133,7 +135,7 @@ def expire_in_doubt(
 def block_number(number: str, now: datetime, check_dnc: str = "asked") -> int:
     """Block the waiting messages to a number that has opted out; return how many."""
     waiting = (Message.to == number) & has_status(*WAITING) & (Message.in_doubt == 0)
-    waiting &= _heeds_stop(check_dnc) & Message.answers.is_null()
+    waiting &= _heeds_stop(check_dnc) & Message.auto_reply_to.is_null()
     block = Message.update(status=Status.BLOCKED, finished_at=now).where(waiting)
     return len(Message.change(block))
 

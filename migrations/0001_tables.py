@@ -57,7 +57,7 @@ CREATE TABLE message (
     attempts INTEGER NOT NULL,
     max_retries INTEGER NOT NULL,
     claim_number INTEGER NOT NULL DEFAULT 0,
-    tries_before INTEGER NOT NULL DEFAULT 0,
+    claims_before_retry INTEGER NOT NULL DEFAULT 0,
     in_doubt INTEGER NOT NULL DEFAULT 0,
     finished_at BIGINT,
     last_error TEXT,
@@ -70,10 +70,10 @@ CREATE TABLE message (
     created_at BIGINT NOT NULL,
     idempotency_key TEXT,
     request_digest TEXT,
-    answer TEXT,
+    response TEXT,
     parts INTEGER NOT NULL,
     country TEXT NOT NULL,
-    answers TEXT,
+    auto_reply_to TEXT,
     FOREIGN KEY (key_id) REFERENCES api_key (id)
 );
 CREATE INDEX message_due ON message (send_at, id) WHERE status IN ('scheduled');
@@ -98,7 +98,7 @@ CREATE UNIQUE INDEX message_idempotency ON message (key_id, idempotency_key)
 
 CREATE TABLE attempt (
     message_id UUID NOT NULL,
-    number INTEGER NOT NULL,
+    claim_number INTEGER NOT NULL,
     carrier TEXT,
     sender UUID,
     begun_at BIGINT NOT NULL,
@@ -109,7 +109,7 @@ CREATE TABLE attempt (
     receipt TEXT,
     receipt_at BIGINT,
     ask_at BIGINT,
-    PRIMARY KEY (message_id, number),
+    PRIMARY KEY (message_id, claim_number),
     FOREIGN KEY (message_id) REFERENCES message (id) ON DELETE CASCADE
 );
 CREATE INDEX attempt_reference ON attempt (reference) WHERE reference IS NOT NULL;
@@ -146,8 +146,8 @@ CREATE TABLE carrier_state (
     pause REAL NOT NULL,
     probe_claimed_at BIGINT,
     probe_claimed_by UUID,
-    taken_at BIGINT,
-    silences INTEGER NOT NULL DEFAULT 0,
+    last_accepted_at BIGINT,
+    unanswered INTEGER NOT NULL DEFAULT 0,
     unmatched_logged_at BIGINT,
     rate_used_until BIGINT,
     place INTEGER,

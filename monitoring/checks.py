@@ -6,7 +6,7 @@ import database
 import recipients
 import settings as environment
 from access.keys import ids_of
-from carriers import REGISTERS, Carrier, CarrierError, ways
+from carriers import REGISTERS, Carrier, CarrierError, configs
 from database import ERRORS, Refused, clock, isoformat
 from database.clock import SKEW
 from monitoring import dead_web, health, notices
@@ -56,9 +56,9 @@ def _without_register(settings, carriers):
 
     Registered names are warned about, too, because nobody can ask the registers.
     """
-    of_way = {way.name: way.countries for way in settings.ways}
+    countries_of = {config.name: config.countries for config in settings.carrier_configs}
     for carrier in carriers:
-        both = settings.allowed_countries, of_way.get(carrier.name)
+        both = settings.allowed_countries, countries_of.get(carrier.name)
         reached = [each for each in REGISTERS if all(some is None or each in some for some in both)]
         if carrier.from_name and reached:
             shown = ", ".join(f"“{REGISTERS[country]}” in {country}" for country in reached)
@@ -120,7 +120,7 @@ def _refuse(problems):
 
 def find_keys(settings: Settings) -> str:
     """Look for the keys that CARRIER_URL names."""
-    named = frozenset().union(*(way.keys or () for way in settings.ways))
+    named = frozenset().union(*(config.keys or () for config in settings.carrier_configs))
     if missing := sorted(named - {*ids_of(named).values()}):
         return f"warning: CARRIER_URL names keys that do not exist: {health.listed(missing)}"
     return "all that CARRIER_URL names exist"
@@ -137,10 +137,10 @@ def find_addresses(settings: Settings) -> str:
     return f"Apprise knows {', '.join(addresses)}; flask notify test sends to each"
 
 
-def connected(settings: Settings, some: Sequence[ways.Way]) -> list[Carrier]:
+def connected(settings: Settings, some: Sequence[configs.CarrierConfig]) -> list[Carrier]:
     """Return some carriers of CARRIER_URL, ready to be asked; raise Refused if one is unusable."""
     try:
-        return ways.connect_all(some, 1, settings.carrier_timeout, settings.public_url)
+        return configs.connect_all(some, 1, settings.carrier_timeout, settings.public_url)
     except ValueError as problem:  # found by Apprise, which the start of the web does not load
         raise Refused(f"CARRIER_URL: {problem}") from None
 
@@ -150,7 +150,7 @@ def ask_carrier(settings: Settings) -> str:
     if not settings.carrier_url:
         return "warning: CARRIER_URL is not set, so texts wait"
     said, noes = [], []
-    carriers = connected(settings, settings.ways)
+    carriers = connected(settings, settings.carrier_configs)
     for carrier in carriers:
         try:
             carrier.check()
@@ -170,7 +170,7 @@ def ask_carrier(settings: Settings) -> str:
 def ask_public_address(settings: Settings) -> str:
     """Ask for the health of the service at PUBLIC_URL."""
     if not settings.public_url:
-        carriers = ways.connect_all(settings.ways, sending=False)
+        carriers = configs.connect_all(settings.carrier_configs, sending=False)
         missed = [f"warning: {line}" for line in _without_callbacks(settings, carriers)]
         return "\n".join(missed) or "PUBLIC_URL is not set"
     if not dead_web.answers(settings.public_url):

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import database
 from access.keys import ids_of
+from carriers.configs import telling_receipts
 from carriers.lanes import TESTERS, Lane, Routes
-from carriers.ways import telling_receipts
 from database import clock, isoformat
 from monitoring.dead_web import PublicAddress
 from reports import queue
@@ -255,7 +255,7 @@ def _trouble(state):
 def read(now: datetime, settings: Settings) -> Health:
     """Read the health of the service; an index serves each query."""
     telling = telling_receipts(settings.carrier_url or "", settings.public_url)
-    several = CarrierState.of_latest_pass()
+    several, configs = CarrierState.of_latest_pass(), settings.carrier_configs
     # The first one in trouble stands for all
     carrier = next((state for state in several if state.trouble), several[0] if several else None)
     return Health(
@@ -274,7 +274,7 @@ def read(now: datetime, settings: Settings) -> Health:
         dead_receivers=queue.dead_receivers(now - DEAD_AFTER),
         bytes_left=database.db.bytes_left(),
         carriers=tuple(map(_health_of, several)) if len(several) > 1 else (),
-        without_carrier=without_carrier(Routes(settings.ways)) if settings.ways else 0,
+        without_carrier=without_carrier(Routes(configs)) if configs else 0,
         arrivals=arrivals(now, telling),
         under_way=queue.under_way(),
         answered_at=_last_answer(settings),

@@ -57,7 +57,7 @@ _DIGITS = 9  # the leading digits of a number that determine its place
 
 _E164 = re.compile(r"\+[0-9]{4,20}")
 _PUNCTUATION = re.compile(r"[\s().,/\-\u2010-\u2015\u2212]")  # hyphens, dashes and the minus sign
-_LONGEST = 40  # characters of a number with its punctuation
+_LONGEST_NUMBER = 40  # characters of a number with its punctuation
 
 
 class InvalidNumber(ValueError):
@@ -122,7 +122,7 @@ def _read(to):
         words += f": 555 is no area code; {EXAMPLE} is one that nobody has"
     if not _E164.fullmatch(to):
         words = f"must be a phone number in E.164 format: a plus sign and digits, like {EXAMPLE}"
-        if len(to) <= _LONGEST:
+        if len(to) <= _LONGEST_NUMBER:
             bare = "+" + _PUNCTUATION.sub("", to).removeprefix("+")
     try:
         number, kind = _valid(bare if _E164.fullmatch(bare) else "")
@@ -238,8 +238,8 @@ def what_keeps(recipient: Recipient, hours: BusinessHours, until: datetime) -> s
     CLOSED if it is only that business hours begin then; None if nothing does.
     """
     before = until - timedelta(minutes=1)
-    if silence := hours.silence(recipient.clocks, before):
-        return quiet_name(silence.hours, recipient)
+    if quiet_time := hours.quiet_time(recipient.clocks, before):
+        return quiet_name(quiet_time.hours, recipient)
     return None if hours.is_open(recipient.clocks, before) else CLOSED
 
 

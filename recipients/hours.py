@@ -55,7 +55,7 @@ class Facts(NamedTuple):
     business_hours: str  # "9:00 AM - 5:00 PM local time", of this day or the next open one
 
 
-class Silence(NamedTuple):
+class QuietTime(NamedTuple):
     """Why no text may leave at an instant: quiet hours, their window, and the local time in it."""
 
     hours: QuietHours
@@ -107,24 +107,26 @@ class BusinessHours(NamedTuple):
         local_times = self._counting(clocks, at)
         return all(self._hold_at(clocks.country, local) for local in local_times)
 
-    def silence(self, clocks: Clocks, at: datetime) -> Silence | None:
+    def quiet_time(self, clocks: Clocks, at: datetime) -> QuietTime | None:
         """Return which quiet hours hold on any clock that counts at an instant, or None."""
         if not self.quiet:
             return None
         for local in self._counting(clocks, at):
-            if silence := self._silence_at(clocks.country, local):
-                return silence
+            if quiet_time := self._quiet_time_at(clocks.country, local):
+                return quiet_time
         return None
 
-    def next_silence(self, clocks: Clocks, at: datetime) -> Silence | None:
+    def next_quiet_time(self, clocks: Clocks, at: datetime) -> QuietTime | None:
         """Return which quiet hours hold at an instant, or begin next; None if none ever do."""
-        if silence := self.silence(clocks, at):
-            return silence
+        if quiet_time := self.quiet_time(clocks, at):
+            return quiet_time
         try:  # a holiday may be the only one
-            begins = self._first(clocks, at, lambda later: self.silence(clocks, later), within=YEAR)
+            begins = self._first(
+                clocks, at, lambda later: self.quiet_time(clocks, later), within=YEAR
+            )
         except (NeverOpens, OverflowError):
             return None
-        return self.silence(clocks, begins)
+        return self.quiet_time(clocks, begins)
 
     def zones(self, clocks: Clocks, at: datetime) -> list[ZoneInfo]:
         """Return the first zone of each clock that counts at an instant, the main one first."""
@@ -153,9 +155,9 @@ class BusinessHours(NamedTuple):
         They hold where they hold on any clock that counts. Raise NeverOpens if they do not end
         within HORIZON days, OverflowError if they end in the year 10000.
         """
-        if not self.silence(clocks, at):
+        if not self.quiet_time(clocks, at):
             return None
-        return self._first(clocks, at, lambda later: not self.silence(clocks, later))
+        return self._first(clocks, at, lambda later: not self.quiet_time(clocks, later))
 
     def quiet_from(self, clocks: Clocks, at: datetime) -> datetime | None:
         """Return when the next quiet hours after an instant begin; None if none do within a week.
@@ -183,13 +185,13 @@ class BusinessHours(NamedTuple):
         window = self.window(country, local.date())
         if not window or not window[0] <= local.hour * 60 + local.minute < window[1]:
             return False
-        return not self._silence_at(country, local)
+        return not self._quiet_time_at(country, local)
 
-    def _silence_at(self, country, local):
+    def _quiet_time_at(self, country, local):
         """Return which quiet hours hold at a local time in a country, or None."""
         for hours in self.quiet:
             if window := hours.window(country, local):
-                return Silence(hours, window, local)
+                return QuietTime(hours, window, local)
         return None
 
     def _counting(self, clocks, at):
@@ -236,7 +238,7 @@ def written_window(window: Window) -> str:
 @lru_cache(maxsize=2048)  # all texts of one minute to a place share it
 def _quiet_from(hours, clocks, minute):
     try:
-        return hours._first(clocks, minute, lambda later: hours.silence(clocks, later), within=7)
+        return hours._first(clocks, minute, lambda later: hours.quiet_time(clocks, later), within=7)
     except (NeverOpens, OverflowError):
         return None
 

@@ -19,7 +19,6 @@ from access.limits import SECOND, KeyUse, Limit, lock_numbers, needs
 from carriers import LateAnswer, OptOut, Receipt, Shown
 from carriers.alphabets import count_parts
 from carriers.lanes import of_answers
-from carriers.ways import Way
 from database import EPOCH, all_but_broken, db
 from database.clock import SKEW
 from events.outbox import Event
@@ -47,14 +46,14 @@ log = logging.getLogger("replies")
 class ReplyRules(NamedTuple):
     """The carrier of some replies, and the settings that apply to them."""
 
-    carrier: Way
+    carrier: str
     check_dnc: str
     stop_reply: str | None
     help_reply: str | None
     key_limits: tuple[Limit, ...] = ()  # of keys without limits of their own
 
     @classmethod
-    def of(cls, settings: Any, carrier: Way) -> Self:
+    def of(cls, settings: Any, carrier: str) -> Self:
         answers = settings.stop_reply, settings.help_reply
         return cls(carrier, settings.check_dnc, *answers, settings.key_limits)
 
@@ -65,15 +64,15 @@ def record(
     rules: ReplyRules,
 ) -> None:
     """Record what a carrier reports, then each reply in its own transaction."""
-    replies = [event for event in events if isinstance(event, carriers.Reply)]
-    others = [event for event in events if not isinstance(event, carriers.Reply)]
+    replies = [event for event in events if isinstance(event, carriers.IncomingText)]
+    others = [event for event in events if not isinstance(event, carriers.IncomingText)]
     record_reports(others, now, rules.check_dnc, rules.carrier)
     for said in replies:
         record_reply(said, now, rules)
 
 
 def record_reports(
-    events: Collection[carriers.News], now: datetime, check_dnc: str, carrier: Way
+    events: Collection[carriers.News], now: datetime, check_dnc: str, carrier: str
 ) -> None:
     """Record a carrier's late answers, reports on texts, and opt-outs."""
     late = [event for event in events if isinstance(event, LateAnswer)]
@@ -82,7 +81,7 @@ def record_reports(
         log.info("messages sent by an answer that came late: %s", taken)
     shown = [event for event in events if isinstance(event, Shown)]
     if taken := receipts.shown(shown, now, carrier):
-        log.info("messages sent, as a report of %s shows: %s", carrier.name, taken)
+        log.info("messages sent, as a report of %s shows: %s", carrier, taken)
     told = (event for event in events if isinstance(event, Receipt))
     receipts.record_receipts(told, now, carrier)
     for event in events:
@@ -90,7 +89,7 @@ def record_reports(
             opt_outs.record_opt_out(event, now, check_dnc)
 
 
-def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None:
+def record_reply(said: carriers.IncomingText, now: datetime, rules: ReplyRules) -> None:
     """Store a reply, or a part of one, only once, and obey a plain STOP or START."""
     number, problem = opt_outs.read_number(said.number, said.certain)
     if problem:
@@ -124,7 +123,7 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
     log.info("reply %s to message %s", reply.id, reply.message_id or "-")
 
 
-def settle(now: datetime) -> int:
+def report_incomplete(now: datetime) -> int:
     """Report incomplete replies once their missing parts are overdue; return how many.
 
     A reply that breaks this is shown to people without an event.
@@ -168,8 +167,7 @@ def _draft(said, now, carrier):
     """Return an unsaved reply, with the message that it belongs to."""
     is_told = said.at and said.at >= EPOCH and said.at <= now + SKEW
     at = said.at if is_told else now
-    by = carrier.name
-    reply = Reply(id=new_id(now), carrier=by, number=said.number, at=at, received_at=now)
+    reply = Reply(id=new_id(now), carrier=carrier, number=said.number, at=at, received_at=now)
     reply.text = Reply.text.db_value(said.text)
     if message := message_of(said.number, at, carrier):
         reply.message_id, reply.key = message.id, message.key_id
@@ -177,7 +175,7 @@ def _draft(said, now, carrier):
     return reply
 
 
-def message_of(number: str, at: datetime, carrier: Way) -> Message | None:
+def message_of(number: str, at: datetime, carrier: str) -> Message | None:
     """Return the message that a reply belongs to, or None.
 
     It is the latest to this number that the carrier was given in the BELONGS_WITHIN before.
@@ -200,7 +198,7 @@ def _reply_of_part(draft, said, now, carrier):
     """
     reference, total, number = said.part
     reference, number = Reply.part_reference.db_value(reference), str(number)
-    same = (Reply.number == draft.number) & (Reply.carrier == carrier.name)
+    same = (Reply.number == draft.number) & (Reply.carrier == carrier)
     same &= (Reply.part_reference == reference) & (Reply.parts == total)
     recent = [*Reply.select().where(same, Reply.received_at > now - PARTS_WITHIN)]
     if any(each.by_number.get(number) == said.text for each in recent):
@@ -288,7 +286,7 @@ def _answer(reply, word, text, now, key_limits):
         created_at=now,
         lane=of_answers(reply.carrier),
     )
-    more = {"first_send_at": said_at, "answers": word}
+    more = {"first_send_at": said_at, "auto_reply_to": word}
     Message.insert(message.row() | more).execute()
     limits = ApiKey.get_by_id(message.key).limits_or(key_limits)
     KeyUse.add(needs(limits, message.key, message.second, message.parts))
@@ -297,7 +295,7 @@ def _answer(reply, word, text, now, key_limits):
 
 def _was_answered(number, word, now):
     """Return whether a number recently got an answer to this keyword, or may yet get one."""
-    answers = Message.select().where(Message.to == number, Message.answers == word)
+    answers = Message.select().where(Message.to == number, Message.auto_reply_to == word)
     tried = (Message.attempts > 0) | (Message.in_doubt > 0)
     tried |= has_status(Status.QUEUED, Status.SCHEDULED, Status.SENDING, *TAKEN)
     return answers.where(Message.created_at > now - ANSWERED_FOR, tried).exists()

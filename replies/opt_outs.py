@@ -105,6 +105,6 @@ def ignored_opt_outs(since: datetime) -> int:
     return IgnoredOptOut.select().where(IgnoredOptOut.at >= since).count()
 
 
-def forget(now: datetime) -> int:
+def forget_ignored(now: datetime) -> int:
     """Delete a batch of the opt-outs that were ignored long ago; return how many."""
     return IgnoredOptOut.delete_some(IgnoredOptOut.at < now - RECEIPTS_KEPT)

@@ -30,7 +30,7 @@ from database.clock import SKEW
 
 MICROSECOND = timedelta(microseconds=1)
 
-MOST_SILENCES = 5
+MOST_UNANSWERED = 5
 """After this many texts in a row without an answer of its own, a carrier is down."""
 
 NO_TROUBLE = {"trouble": None, "trouble_since": None, "is_down": False}
@@ -81,8 +81,9 @@ class CarrierState(Table):
     # When the probe was claimed; identifies it to its scheduler
     probe_claimed_at = InstantField(PAST, null=True)
     probe_claimed_by = UUIDField(null=True)  # the scheduler that claimed it
-    taken_at = InstantField(PAST, null=True)  # when the carrier last took a probe
-    silences = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
+    last_accepted_at = InstantField(PAST, null=True)  # when the carrier last accepted a probe
+    # Texts in a row without an answer of its own
+    unanswered = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     # When unmatched receipts were last logged
     unmatched_logged_at = InstantField(PAST, null=True)
     rate_used_until = BigIntegerField(null=True)  # see Rate
@@ -137,11 +138,6 @@ class CarrierState(Table):
         return cls.select().where(cls.last_pass_at > now + SKEW).exists()
 
     @classmethod
-    def latest(cls) -> Self | None:
-        """Return the state of the first carrier of the latest pass, if there was one."""
-        return next(iter(cls.of_latest_pass()), None)
-
-    @classmethod
     def of_latest_pass(cls) -> list[Self]:
         """Return the states of the carriers of the latest pass, in the order of preference."""
         latest = cls.select(fn.MAX(cls.last_pass_at))
@@ -165,22 +161,22 @@ class CarrierState(Table):
         return next((each for each in names if each not in trouble), None)
 
     def permission(self, now: datetime, sender: UUID) -> Permission:
-        """Return who may send now; PROBE to one caller after a pause, NONE to the others.
+        """Return who may send now; PROBE if a pause is over, to whoever claims the probe.
 
         The others wait for its answer, or until its scheduler is dead. `sender` is sending no
         probe: if it has claimed one, the database failed at that moment.
         """
         if self.retry_at is None:
             return Permission.ALL
-        if now < self.retry_at:
-            return Permission.NONE
-        cls = CarrierState
+        is_free = self.probe_claimed_at is None or self.probe_claimed_by == sender
+        return Permission.PROBE if is_free and self.retry_at <= now else Permission.NONE
+
+    @classmethod
+    def claim_probe(cls, name: str, sender: UUID, now: datetime) -> bool:
+        """Claim the probe after a pause; return False if another scheduler was faster."""
         free = cls.probe_claimed_at.is_null() | (cls.probe_claimed_by == sender)
-        mine = (cls.name == self.name) & (cls.retry_at <= now) & free
-        if not cls.update(probe_claimed_at=now, probe_claimed_by=sender).where(mine).execute():
-            return Permission.NONE
-        self.probe_claimed_at = now
-        return Permission.PROBE
+        claim = cls.update(probe_claimed_at=now, probe_claimed_by=sender)
+        return claim.where(cls.name == name, cls.retry_at <= now, free).execute() == 1
 
     @classmethod
     def let_go(cls, sender: UUID) -> None:
@@ -203,9 +199,9 @@ class CarrierState(Table):
         cls.update(changes).where(cls.name == name, cls.probe_claimed_at == probe).execute()
 
     @classmethod
-    def reset_silences(cls, name: str) -> None:
+    def reset_unanswered(cls, name: str) -> None:
         """Count unanswered texts from zero again: the carrier has given an answer of its own."""
-        cls.update(silences=0).where(cls.name == name, cls.silences > 0).execute()
+        cls.update(unanswered=0).where(cls.name == name, cls.unanswered > 0).execute()
 
     @classmethod
     def end_pause(
@@ -213,17 +209,17 @@ class CarrierState(Table):
         name: str,
         probe: datetime,
         only_outage: bool = False,
-        taken_at: datetime | None = None,
+        accepted_at: datetime | None = None,
     ) -> bool:
         """End the pause before this probe; return whether that ended a trouble.
 
         Do nothing if another pause has begun, or this one was extended. With `only_outage`, end
-        only an outage that began without a text. `taken_at` is when the carrier took the text.
+        only an outage that began without a text. `accepted_at` is when the carrier took it.
         """
         nothing = {"retry_at": None, "pause": 0, "probe_claimed_at": None, "paused_at": None}
-        nothing |= {"silences": 0} | NO_TROUBLE
-        if taken_at:
-            nothing["taken_at"] = taken_at
+        nothing |= {"unanswered": 0} | NO_TROUBLE
+        if accepted_at:
+            nothing["last_accepted_at"] = accepted_at
         mine = (cls.name == name) & (cls.probe_claimed_at == probe)
         if only_outage:
             mine &= cls.is_down & ~cls.by_texts
@@ -232,10 +228,10 @@ class CarrierState(Table):
             return bool(cls.update(nothing).where(mine).execute()) and had_trouble
 
     @classmethod
-    def count_silence(cls, name: str) -> bool:
+    def count_unanswered(cls, name: str) -> bool:
         """Count a text without an answer of the carrier's own; return whether it is down now."""
-        cls.update(silences=cls.silences + 1).where(cls.name == name).execute()
-        return cls.get_by_id(name).silences >= MOST_SILENCES
+        cls.update(unanswered=cls.unanswered + 1).where(cls.name == name).execute()
+        return cls.get_by_id(name).unanswered >= MOST_UNANSWERED
 
     @classmethod
     def may_report_unmatched(cls, name: str, now: datetime) -> bool:

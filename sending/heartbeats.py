@@ -101,13 +101,19 @@ class Pulse:
             self.sender = sender
         self.note_beat(before)
 
-    def note_death(self) -> None:
-        """Beat again at once: this sender was declared dead."""
-        self.beaten_at = -math.inf
+    def lives_on(self) -> bool:
+        """Beat in a transaction that claims something; return False if this sender is dead.
+
+        Nobody can declare it dead before the transaction ends; so who takes over finds the claim.
+        """
+        if Heartbeat.beat(self.sender, self.clock.now()):
+            return True
+        self.beaten_at = -math.inf  # beat again at once, as another sender
+        return False
 
     def end(self) -> None:
         """Delete this sender, unless it may still have texts: then others take them over."""
-        if self.sender and not Attempt.in_hand(self.sender).exists():
+        if self.sender and not Attempt.under_way(self.sender).exists():
             with db.atomic():
                 Heartbeat.end(self.sender)
                 let_go(self.sender)
@@ -145,8 +151,8 @@ def take_over(dead: Heartbeat, now: datetime) -> int:
     nothing if it has beaten again.
     """
     try:
-        held = [each.message_id for each in Attempt.in_hand(dead.sender)]
-        return _lose(dead, held, now, ends=True)
+        ids = [each.message_id for each in Attempt.under_way(dead.sender)]
+        return _lose(dead, ids, now, ends=True)
     except Exception as error:
         if is_outage(error):
             raise
@@ -162,20 +168,20 @@ def take_over(dead: Heartbeat, now: datetime) -> int:
     return sum(all_but_broken(lose_but_broken, [dead], log, what, put_off))
 
 
-def _lose(dead: Heartbeat, held: Collection[uuid.UUID], now: datetime, ends: bool) -> int:
+def _lose(dead: Heartbeat, ids: Collection[uuid.UUID], now: datetime, ends: bool) -> int:
     """Queue messages of a dead scheduler, and delete the scheduler if it `ends`.
 
     Locks are taken in the usual order: messages, then the sender, then attempts.
     """
     with db.atomic():
-        rows = Message.select().where(Message.id.in_(held)).order_by(Message.id)
+        rows = Message.select().where(Message.id.in_(ids)).order_by(Message.id)
         messages = {each.id: each for each in db.lock_rows(rows)}
         if ends and not Heartbeat.end(dead.sender, dead.beats):
             return 0
-        lost = Attempt.lose(dead.sender, held, now)
+        lost = Attempt.lose(dead.sender, ids, now)
         if ends:
             let_go(dead.sender)
-        return sum(messages[each.message_id].lose(each.carrier, each.number) for each in lost)
+        return sum(messages[each.message_id].lose(each.carrier, each.claim_number) for each in lost)
 
 
 def _lose_but_broken(dead, now, put_off):
@@ -190,13 +196,13 @@ def _lose_but_broken(dead, now, put_off):
         heir = Heartbeat.create(sender=uuid.uuid4(), beat_at=dead.beat_at)
         under_way = (Attempt.sender == dead.sender) & Attempt.result.is_null()
         Attempt.update(sender=heir.sender).where(under_way).execute()
-    held = [each.message_id for each in Attempt.in_hand(heir.sender)]
+    ids = [each.message_id for each in Attempt.under_way(heir.sender)]
 
     def lose(ids):
         return _lose(heir, ids, now, ends=False)
 
-    lost = sum(all_but_broken(lose, held, log, "message {} is not taken over".format))
-    if Attempt.in_hand(heir.sender).exists():
+    lost = sum(all_but_broken(lose, ids, log, "message {} is not taken over".format))
+    if Attempt.under_way(heir.sender).exists():
         put_off(heir)
     else:
         Heartbeat.end(heir.sender)

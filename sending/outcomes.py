@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
 
     `reason` becomes the message's last error. `counted` uses up a retry. `doubt` says that the
     carrier may have taken the text this time. Without `send_at`, it keeps its place in the queue.
-    `held_by` is what it waits for.
+    `waits_for` says what it waits for.
     """
 
     status: Status
@@ -56,12 +56,12 @@ class Outcome(NamedTuple):
     send_at: datetime | None = None
     counted: bool = False
     doubt: bool = False
-    held_by: str | None = None
+    waits_for: str | None = None
 
     @property
     def why(self) -> str | None:
         """Return the reason for the log, if there is one."""
-        return self.reason or self.held_by
+        return self.reason or self.waits_for
 
     @property
     def move(self) -> str:
@@ -92,37 +92,37 @@ def judge(
     if message.cancelled_by:
         return _kept_back(message, Status.CANCELLED)
     is_kept_off = opted_out is not None and terms.key.keeps_off(message.check_dnc, opted_out)
-    if is_kept_off and not message.answers:
+    if is_kept_off and not message.auto_reply_to:
         return _kept_back(message, Status.BLOCKED)
     if message.is_too_late(now):
         return _kept_back(message, Status.EXPIRED)
     if message.in_doubt > 1 and not again:
         words = "given to the carrier twice without an answer"
         return Outcome(Status.FAILED, _perhaps_taken(words, True))
-    if message.answers:
+    if message.auto_reply_to:
         is_tried = message.in_doubt and not again
         return _kept_back(message, Status.FAILED) if is_tried else None
     if not terms.key.allow(message.country):
         words = f"texts to {recipients.country_name(message.country)} are not allowed"
         return Outcome(Status.FAILED, _perhaps_taken(words, message.in_doubt))
     try:
-        held = _held(message, terms.key, now)
+        postponed = _postponed(message, terms.key, now)
     except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
         return Outcome(Status.FAILED, _perhaps_taken(f"the number {error}", message.in_doubt))
-    if held is None and has_equal and terms.askable:
-        return Outcome(Status.SCHEDULED, send_at=now + PUT_OFF, held_by="an equal text")
-    return held
+    if postponed is None and has_equal and terms.askable:
+        return Outcome(Status.SCHEDULED, send_at=now + PUT_OFF, waits_for="an equal text")
+    return postponed
 
 
 def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None:
     """Return what becomes of a message judged a while ago; None if it may still go."""
     if message.is_too_late(now):
         return _kept_back(message, Status.EXPIRED)
-    if terms.key.quiet.are_none or message.answers:
+    if terms.key.quiet.are_none or message.auto_reply_to:
         return None
     recipient = recipients.find(message.to)
-    if terms.key.hours(recipient).silence(recipient.clocks, now):
-        return _held(message, terms.key, now)
+    if terms.key.hours(recipient).quiet_time(recipient.clocks, now):
+        return _postponed(message, terms.key, now)
     return None
 
 
@@ -131,7 +131,7 @@ def deliver_by(message: Message, terms: Terms, now: datetime) -> datetime:
 
     The carrier's queue must not deliver in the recipient's next quiet hours.
     """
-    if terms.key.quiet.are_none or message.answers:
+    if terms.key.quiet.are_none or message.auto_reply_to:
         return message.expires_at
     recipient = recipients.find(message.to)
     quiet_from = terms.key.hours(recipient).quiet_from(recipient.clocks, now)
@@ -200,7 +200,7 @@ def waits_for(message: Message, rules: Rules, now: datetime) -> str | None:
     return "another attempt" if message.attempts else "its time"
 
 
-def _held(message, rules, now):
+def _postponed(message, rules, now):
     """Return the outcome of a message that may not go now by its recipient's hours, or None."""
     if message.obeys_send_date(now) and rules.quiet.are_none:
         return None
@@ -210,7 +210,7 @@ def _held(message, rules, now):
     if until is None:
         return None
     why = recipients.why_until(recipient, hours, until)
-    return Outcome(Status.SCHEDULED, send_at=until, held_by=why)
+    return Outcome(Status.SCHEDULED, send_at=until, waits_for=why)
 
 
 # After the carrier's answer, or silence
@@ -233,10 +233,10 @@ def after_error(
         return Outcome(Status.QUEUED, str(error))
     moves_on = (has_other and error.account) or (terms.are_several and error.unreached)
     behind_others = now  # the text itself may be at fault
-    if (error.too_fast or moves_on) and not message.answers:
+    if (error.too_fast or moves_on) and not message.auto_reply_to:
         return Outcome(Status.QUEUED, str(error), behind_others if is_probe else None)
     is_about_carrier = error.account or (is_probe and error.silent and not error.in_doubt)
-    if is_about_carrier and not message.answers:
+    if is_about_carrier and not message.auto_reply_to:
         return Outcome(Status.QUEUED, send_at=behind_others)
     last = message.attempts >= message.max_retries
     if error.in_doubt:
@@ -249,7 +249,7 @@ def after_error(
         at = now + GIVEN_AGAIN_AFTER
     elif error.in_doubt and terms.askable:
         at = max(at, now + LISTED_WITHIN)
-    counted = bool(message.answers) or not (is_probe and error.silent)
+    counted = bool(message.auto_reply_to) or not (is_probe and error.silent)
     return Outcome(Status.SCHEDULED, str(error), at, counted, error.in_doubt)
 
 
@@ -264,8 +264,8 @@ def after_no_answer(message: Message, terms: Terms, now: datetime) -> Outcome | 
     return None
 
 
-def is_no(error: CarrierError) -> bool:
-    """Return whether an error is a no to a text, and not about the carrier alone."""
+def is_refusal(error: CarrierError) -> bool:
+    """Return whether an error is a refusal of a text, and not about the carrier alone."""
     return not (error.in_doubt or error.silent or error.account or error.too_fast)
 
 

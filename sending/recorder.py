@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from carriers import Carrier, CarrierError, News, OptOut, Reply, TooFast
+from carriers import Carrier, CarrierError, IncomingText, News, OptOut, TooFast
 from carriers.lanes import Lane, Routes
 from database import all_but_broken, db, passed_over
 from messages import doubts, receipts
@@ -45,7 +45,7 @@ class Recorder:
         self, terms: Terms, watch: CarrierWatch, routes: Routes, counts: Counter, retry: Callable
     ):
         self.terms, self.watch, self.counts, self.retry = terms, watch, counts, retry
-        self.clock, self.routes, self.way = watch.clock, routes, routes.way(watch.name)
+        self.clock, self.routes, self.name = watch.clock, routes, watch.name
         self.unrecorded = []  # answers
         self.given_up = set()  # sends of which nothing can be recorded: they stay claimed
 
@@ -63,7 +63,7 @@ class Recorder:
         for each in self.unrecorded:
             if each.error or each.send.asking:
                 self.record_unless_broken(self.record_other, [each], now)
-        self.retry(self.watch.note, self.unrecorded)
+        self.retry(self.watch.note_answers, self.unrecorded)
         self.unrecorded = []
         return True
 
@@ -88,7 +88,7 @@ class Recorder:
         """
         send = answer.send
         if send.asking:
-            self.retry(doubts.ask_again_at, send.message.id, self.way, now + SET_ASIDE)
+            self.retry(doubts.ask_again_at, send.message.id, self.name, now + SET_ASIDE)
             return
         self.given_up.add(send)
         if isinstance(answer.error, NotSent):
@@ -133,26 +133,26 @@ class Recorder:
             return answer
         if error.no_route and self.others(send):
             return answer._replace(error=CarrierError(error.reason, no_route=True))
-        taken_at = self.watch.state.taken_at
-        others_taken = error.account and not (send.is_probe or send.again) and taken_at
-        if others_taken and was_refused(send.message, self.way, error.reason, taken_at):
+        accepted_at = self.watch.state.last_accepted_at
+        others_accepted = error.account and not (send.is_probe or send.again) and accepted_at
+        if others_accepted and was_refused(send.message, self.name, error.reason, accepted_at):
             return answer._replace(error=CarrierError(error.reason))
         return answer
 
     def others(self, send: Send) -> list[str]:
         """Return the other carriers that may be used for a message, including those in trouble."""
         order = self.routes.order(Lane.read(send.message.lane), send.key_name or "")
-        return [name for name in order if name != self.way.name]
+        return [name for name in order if name != self.name]
 
     # Answers to texts
 
     def record_accepted(self, taken: list[Answer], now: datetime) -> None:
         """Record that the carrier accepted texts."""
         said = {each.send.message.id: each.said for each in taken}
-        numbers = {each.send.message.id: each.send.message.claim_number for each in taken}
-        receipts.record_accepted(said, now, self.way, numbers)
+        claims = {each.send.message.id: each.send.message.claim_number for each in taken}
+        receipts.record_accepted(said, now, self.name, claims)
         for each in taken:
-            self.note(each.send, "sent")
+            self.note_move(each.send, "sent")
 
     def record_not_given(self, send: Send, outcome: Outcome | None, now: datetime) -> None:
         """Record what becomes of a text not given to the carrier; it may keep its place."""
@@ -160,7 +160,7 @@ class Recorder:
             is_moved = outcome and send.message.apply(outcome, now)
             take_back([send.message])
         if is_moved:
-            self.note(send, outcome.move, outcome.why)
+            self.note_move(send, outcome.move, outcome.why)
 
     def record_not_accepted(self, send: Send, error: CarrierError, now: datetime) -> None:
         """Record what becomes of a text that the carrier did not accept."""
@@ -170,14 +170,14 @@ class Recorder:
             message.read_again()
             others = bool(self.others(send))
             outcome = outcomes.after_error(message, error, send.terms, send.is_probe, now, others)
-            lane = self.lane_after_no(send, error, outcome)
-            is_moved = message.apply(outcome, now, carrier=self.way.name, lane=str(lane))
-            own = Attempt.in_hand(send.sender).where(Attempt.message == message.id)
+            lane = self.lane_after_error(send, error, outcome)
+            is_moved = message.apply(outcome, now, carrier=self.name, lane=str(lane))
+            own = Attempt.under_way(send.sender).where(Attempt.message == message.id)
             if outcome.doubt and not is_moved and own.exists():  # a receipt has ended it
-                message.note_doubt(self.way.name)
+                message.note_doubt(self.name)
             self.end_attempt(send, error, outcome, now)
         if is_moved and outcome.status != Status.QUEUED:
-            self.note(send, outcome.move, outcome.why)
+            self.note_move(send, outcome.move, outcome.why)
         if outcome.doubt:
             receipts.look_again(message.to, now)
 
@@ -187,14 +187,14 @@ class Recorder:
             said = OptOut(message.to, stop=True, source="carrier")
             self.counts["blocked"] += opt_outs.record_opt_out(said, now, self.terms.key.check_dnc)
 
-    def lane_after_no(self, send: Send, error: CarrierError, outcome: Outcome) -> Lane:
+    def lane_after_error(self, send: Send, error: CarrierError, outcome: Outcome) -> Lane:
         """Return the lane of a text that the carrier did not accept."""
         lane = Lane.read(send.message.lane)
         if outcome.doubt:
-            return lane.in_doubt(self.way.name)
+            return lane.in_doubt(self.name)
         is_for_now = outcome.counted and outcome.status == Status.SCHEDULED
         if (error.no_route or is_for_now) and self.others(send):
-            return lane.after_refusal(self.way.name, error.no_route)
+            return lane.after_refusal(self.name, error.no_route)
         return lane
 
     def end_attempt(self, send: Send, error: CarrierError, outcome: Outcome, now: datetime) -> None:
@@ -207,8 +207,8 @@ class Recorder:
             at = outcome.send_at or now
             Attempt.end(send.message, now, Result.UNCLEAR, words=words, ask_at=at)
         elif Attempt.end(send.message, now, Result.REFUSED, words=words, ask_at=None):
-            since_retry = send.message.claim_number > send.message.tries_before
-            send.message.settle_doubts(self.way, int(since_retry), once=True)
+            since_retry = send.message.claim_number > send.message.claims_before_retry
+            send.message.settle_doubts(self.name, int(since_retry), once=True)
 
     # Answers to questions
 
@@ -217,8 +217,8 @@ class Recorder:
     ) -> None:
         """Record the answer to a question about a text in doubt."""
         if isinstance(error, NotSent):
-            doubts.ask_again_at(send.message.id, self.way, now)
-        elif error and send.again and outcomes.is_no(error):
+            doubts.ask_again_at(send.message.id, self.name, now)
+        elif error and send.again and outcomes.is_refusal(error):
             self.record_refused(send, error, now)
         elif error:
             self.record_no_answer(send, error, now)
@@ -235,24 +235,24 @@ class Recorder:
             is_moved = outcome and message.settle(outcome, now)
             if not is_moved and not error.account:
                 message.note_error(str(error), now)
-            doubts.ask_again_at(message.id, self.way, at)
+            doubts.ask_again_at(message.id, self.name, at)
         if is_moved:
-            self.note(send, outcome.move, outcome.why)
+            self.note_move(send, outcome.move, outcome.why)
 
     def record_refused(self, send: Send, error: CarrierError, now: datetime) -> None:
         """Record that the carrier refused a text that it was given again.
 
-        A no for good, or of the way, shows that it has not taken it. One for now shows nothing of
-        what was before: it uses a retry, and the doubt stays.
+        A refusal for good, or for want of a route, shows that it has not taken it. One for now
+        shows nothing of what was before: it uses a retry, and the doubt stays.
         """
         self.record_opt_out(send.message, error, now)
         settles, is_moved = error.permanent or error.no_route, False
-        copies = doubts.unclear_at(self.way, send.message.id)
+        copies = doubts.unclear_at(self.name, send.message.id)
         with db.atomic():
             send.message.read_again()
             if settles:
-                refused = doubts.rule_out(send.message, self.way, now, Result.REFUSED, str(error))
-                message = send.message.settle_doubts(self.way, refused)
+                refused = doubts.rule_out(send.message, self.name, now, Result.REFUSED, str(error))
+                message = send.message.settle_doubts(self.name, refused)
             else:
                 message = Message.get_or_none(Message.id == send.message.id)
             if copies and message and message.status in WAITING:
@@ -264,11 +264,11 @@ class Recorder:
                 lane = message.lane
                 if settles:  # the try was counted when its answer was lost, unless by a death
                     tries = message.attempts + any(each.words == DIED for each in copies)
-                    lane = str(self.lane_after_no(send, error, outcome))
+                    lane = str(self.lane_after_error(send, error, outcome))
                 is_moved = message.settle(outcome, now, attempts=tries, lane=lane)
-                doubts.ask_again_at(message.id, self.way, outcome.send_at or now)
+                doubts.ask_again_at(message.id, self.name, outcome.send_at or now)
         if is_moved and outcome.status != Status.QUEUED:
-            self.note(send, outcome.move, outcome.why)
+            self.note_move(send, outcome.move, outcome.why)
 
     def record_found(self, send: Send, said: list[str] | str | None, now: datetime) -> None:
         """Record whether the carrier has a text in doubt.
@@ -276,27 +276,27 @@ class Recorder:
         `said` are the references of all such texts, or that of the one that was given again.
         """
         message = send.message
-        copies = doubts.unclear_at(self.way, message.id)
+        copies = doubts.unclear_at(self.name, message.id)
         if not send.again:
-            found = [each for each in copies if receipts.found(each, said, now, self.way)]
+            found = [each for each in copies if receipts.found(each, said, now, self.name)]
         elif found := copies[:1]:
             receipts.record_accepted(
-                {message.id: said}, now, self.way, {message.id: found[0].number}
+                {message.id: said}, now, self.name, {message.id: found[0].claim_number}
             )
         with db.atomic():
             message.read_again()
-            ruled_out = doubts.rule_out(message, self.way, now)
-            message = message.settle_doubts(self.way, ruled_out)
+            ruled_out = doubts.rule_out(message, self.name, now)
+            message = message.settle_doubts(self.name, ruled_out)
             if found or message is None or message.status not in WAITING:
                 outcome = None
             elif outcome := outcomes.not_taken(message, doubts.deaths(message)):
                 message.settle(outcome, now)
         if found:
-            self.note(send, "sent")
+            self.note_move(send, "sent")
         elif outcome:
-            self.note(send, outcome.move, outcome.why)
+            self.note_move(send, outcome.move, outcome.why)
 
-    def note(self, send: Send, move: str, reason: str | None = None) -> None:
+    def note_move(self, send: Send, move: str, reason: str | None = None) -> None:
         """Count and log what happened to a message."""
         self.counts[move] += 1
         level = logging.WARNING if move in ("retrying", "failed", "expired") else logging.INFO
@@ -319,11 +319,11 @@ class Reading:
     since: datetime
     until: datetime | None  # later ones are left to their callbacks
     parts: int = 0
-    replies: list[Reply | OptOut] | None = None  # of the last part, those not recorded yet
+    replies: list[IncomingText | OptOut] | None = None  # of the last part, those not recorded yet
     rest: str | None = None  # where the list goes on
 
 
-class Inbox:
+class NewsRecorder:
     """Record receipts, replies and late answers from a carrier's session, and missed replies."""
 
     def __init__(self, carrier: Carrier, rules: ReplyRules, watch: CarrierWatch):
@@ -418,7 +418,9 @@ class Inbox:
         if any(isinstance(event, TooFast) for event in self.unrecorded):
             self.watch.note_too_fast()
         some = self.unrecorded[:RECORDED_AT_ONCE]
-        at_once = next((n for n, each in enumerate(some) if isinstance(each, Reply)), len(some))
+        at_once = next(
+            (n for n, each in enumerate(some) if isinstance(each, IncomingText)), len(some)
+        )
 
         def record(events):
             inbound.record(events, now, self.rules)

@@ -21,7 +21,7 @@ EVERY = timedelta(minutes=1)  # between looks once everything old is gone
 
 log = logging.getLogger("scheduler")
 
-REDACTED = dict.fromkeys(("to", "message", "answer", "request_digest"))
+REDACTED = dict.fromkeys(("to", "message", "response", "request_digest"))
 """What redaction empties. Even a digest could be reversed by trying all numbers."""
 
 
@@ -42,7 +42,7 @@ class Retention(Table):
         return cls.get() if cls.update(next_at=now + EVERY).where(due).execute() else None
 
 
-def forget(settings: Settings, now: datetime) -> Counter:
+def redact_and_purge(settings: Settings, now: datetime) -> Counter:
     """Redact and purge a batch of what is too old; return the counts of what was done.
 
     Once nothing is left, return no counts, and nobody looks again for a while.

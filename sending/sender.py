@@ -26,10 +26,10 @@ from replies.inbound import ReplyRules
 from sending import outcomes
 from sending.carrier_state import CarrierState, Permission
 from sending.claims import Turns, claim_these
-from sending.heartbeats import Heartbeat, Pulse
+from sending.heartbeats import Pulse
 from sending.outcomes import Outcome, Terms
 from sending.rate import Rate
-from sending.recorder import Inbox, Recorder, take_back
+from sending.recorder import NewsRecorder, Recorder, take_back
 from sending.runtime import TICK, Ended, Runtime, Stop
 from sending.sends import Send, Sends
 from sending.watch import CarrierWatch
@@ -64,17 +64,17 @@ class Sender:
     ):
         self.settings, self.carrier, self.name = settings, carrier, carrier.name
         self.clock, self.pulse, self.retry, self.routes = runtime.clock, pulse, retry, routes
-        self.way, is_testers = routes.way(self.name), self.name == TESTERS
+        is_testers = self.name == TESTERS
         self.listed_with = routes.listed_with(self.name)
         self.terms = Terms.of(settings, carrier, routes.are_several)
-        per_second = None if is_testers else self.way.rate or settings.send_rate
+        per_second = None if is_testers else routes.config(self.name).rate or settings.send_rate
         # A part holds at least sixteen characters, whatever they consist of
         rate = Rate(per_second, settings.max_message_length // 16 + 1) if per_second else None
         self.sends = Sends(carrier, settings.send_concurrency, stop, pulse, ended, runtime)
         several = routes.are_several and not is_testers
         self.watch = CarrierWatch(self.name, self.sends, rate, several)
         self.recorder = Recorder(self.terms, self.watch, routes, counts, retry)
-        self.inbox = Inbox(carrier, ReplyRules.of(settings, self.way), self.watch)
+        self.news = NewsRecorder(carrier, ReplyRules.of(settings, self.name), self.watch)
         self.turns, self.unable = Turns(routes), unable
         self.look_at = 0  # when to read keys and lanes again at the latest, by the monotonic clock
         self.key_names = {}  # by id
@@ -83,7 +83,7 @@ class Sender:
     @property
     def is_busy(self) -> bool:
         """Whether answers of the carrier are awaited, or to be recorded."""
-        recorder, asked = self.recorder, self.watch.asked or self.inbox.asked
+        recorder, asked = self.recorder, self.watch.asked or self.news.asked
         return bool(self.sends.under_way or recorder.unrecorded or asked)
 
     @property
@@ -102,7 +102,7 @@ class Sender:
         texts in doubt. 5. Claim as many texts as may be sent, judge them, and take SEND_RATE.
         6. Begin to send.
         """
-        made_progress = self.retry(self.inbox.take_missed)
+        made_progress = self.retry(self.news.take_missed)
         made_progress |= self.recorder.record()
         made_progress |= self.retry(self.take_back_unheard)
         permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
@@ -148,22 +148,20 @@ class Sender:
         if not self.carrier.settles_doubts:
             return []
         now, questions = self.clock.now(), []
-        due = {attempt.message_id for attempt in doubts.to_ask(self.way, now, room)}
+        due = {attempt.message_id for attempt in doubts.to_ask(self.name, now, room)}
         if not due:
             return []
-        messages = [*Message.select().where(Message.id.in_([*due]))]
+        messages = [*Message.select().where(Message.id.in_([*due])).order_by(Message.id)]
         with db.atomic():
             listed = messages if self.carrier.can_be_asked else ()
             under_way = doubts.texts_at(self.listed_with, listed, IS_UNDER_WAY)
-        for message in messages:
-            if not doubts.take(message.id, self.way, self.pulse.sender, now):
-                continue
+        for message in self.take(messages, now):
             send = self.send_of(message)
             if self.is_received(message, now):
-                self.recorder.note(send, "sent")
+                self.recorder.note_move(send, "sent")
             elif (message.to, message.message) in under_way:  # a person has retried this one
-                doubts.ask_again_at(message.id, self.way, now + outcomes.PUT_OFF)
-            elif copies := doubts.unclear_at(self.way, message.id):
+                doubts.ask_again_at(message.id, self.name, now + outcomes.PUT_OFF)
+            elif copies := doubts.unclear_at(self.name, message.id):
                 send.since = copies[0].begun_at
                 if self.carrier.can_be_asked:
                     send.since -= CLOCKS_DIFFER
@@ -173,8 +171,16 @@ class Sender:
         with db.atomic():
             going, moves = self.judge_again(questions, now)
         for send, outcome in moves:
-            self.recorder.note(send, outcome.move, outcome.why)
+            self.recorder.note_move(send, outcome.move, outcome.why)
         return going
+
+    def take(self, messages: list[Message], now: datetime) -> list[Message]:
+        """Claim the questions about messages; return those that no other scheduler has claimed."""
+        with db.atomic():
+            if not self.pulse.lives_on():
+                return []
+            sender = self.pulse.sender
+            return [each for each in messages if doubts.take(each.id, self.name, sender, now)]
 
     def judge_again(
         self, questions: list[Send], now: datetime
@@ -207,10 +213,10 @@ class Sender:
                 elif message.key_id not in paused and now - send.since < self.id_lasts:
                     again.append(send)
                     continue
-            doubts.ask_again_at(message.id, self.way, at)
+            doubts.ask_again_at(message.id, self.name, at)
         going = self.within_rate(again)
         for send in again[len(going) :]:
-            doubts.ask_again_at(send.message.id, self.way, now)
+            doubts.ask_again_at(send.message.id, self.name, now)
         return looked_up + going, moves
 
     @property
@@ -225,7 +231,7 @@ class Sender:
         """
         if self.carrier.keeps_ids in (None, timedelta.max):
             return False
-        return doubts.forget_ids(self.way, now - self.id_lasts) > 0
+        return doubts.forget_ids(self.name, now - self.id_lasts) > 0
 
     def is_received(self, message: Message, now: datetime) -> bool:
         """Return whether a kept receipt shows that a carrier has a text in doubt."""
@@ -280,8 +286,7 @@ class Sender:
         """Claim messages by a function, and judge them in the same transaction."""
         now, before = self.clock.now(), self.pulse.moment()
         with db.atomic():
-            if not Heartbeat.beat(self.pulse.sender, now):
-                self.pulse.note_death()
+            if not self.pulse.lives_on():
                 return 0, []
             messages = claim()
             sends = [self.send_of(each) for each in messages]
@@ -293,7 +298,7 @@ class Sender:
             self.turns.put_back([send.message for send in waiting])
         self.pulse.note_beat(before)
         for send, outcome in moves:
-            self.recorder.note(send, outcome.move, outcome.why)
+            self.recorder.note_move(send, outcome.move, outcome.why)
         return len(messages) - len(waiting), going
 
     def take_back_unheard(self) -> bool:
@@ -303,15 +308,15 @@ class Sender:
         Return whether there was anything.
         """
         sender = self.pulse.sender
-        held = [*self.sends.under_way.values(), *self.recorder.given_up]
-        asked = {send.message.id for send in held if send.asking}
-        given = {(send.message.id, send.message.claim_number) for send in held if not send.asking}
+        known = [*self.sends.under_way.values(), *self.recorder.given_up]
+        asked = {send.message.id for send in known if send.asking}
+        given = {(send.message.id, send.message.claim_number) for send in known if not send.asking}
         texts, questions = [], []
-        for id, number, result in Attempt.held(sender, self.name):
+        for id, claim, result in Attempt.open_of(sender, self.name):
             if result and id not in asked:
                 questions.append(id)
-            elif not result and (id, number) not in given:
-                texts.append(Message(id=id, claim_number=number))
+            elif not result and (id, claim) not in given:
+                texts.append(Message(id=id, claim_number=claim))
         if texts:
             take_back(sorted(texts, key=lambda each: each.id))
         if questions:
@@ -354,7 +359,7 @@ class Sender:
         ready, moves = [], []
         rules = rules_of({send.message.key_id for send in sends})
         opted_out = do_not_call.listed({send.message.to for send in sends})
-        equals = self.texts_in_hand(sends)
+        equals = self.open_texts(sends)
         for send in sends:
             message = send.message
             text = message.to, message.message
@@ -370,7 +375,7 @@ class Sender:
                 moves.append((send, outcome))
         return ready, moves
 
-    def texts_in_hand(self, sends: list[Send]) -> set[tuple[str, str]]:
+    def open_texts(self, sends: list[Send]) -> set[tuple[str, str]]:
         """Return the numbers and texts of these that the carrier's list has, or may yet have."""
         if not self.carrier.can_be_asked:
             return set()

@@ -15,8 +15,8 @@ from sending.heartbeats import Pulse
 from sending.outcomes import Outcome, Terms
 from sending.runtime import Ended, Runtime, Stop
 
-SHORTEST = 60  # seconds that a carrier is given to deliver a text
-LONGEST_LOOK = 1  # seconds of connecting after which a text is judged again
+SHORTEST_VALIDITY = 60  # seconds that a carrier is given to deliver a text
+LONGEST_CONNECTING = 1  # seconds of connecting after which a text is judged again
 STOPPED = "the scheduler was stopped before the carrier answered"
 
 log = logging.getLogger("scheduler")
@@ -124,7 +124,7 @@ class Sends:
             raise NotSent
         begun_at = clock.monotonic()
         with self.carrier.session():
-            has_waited = clock.monotonic() - begun_at > LONGEST_LOOK
+            has_waited = clock.monotonic() - begun_at > LONGEST_CONNECTING
             is_late = not self.pulse.is_fresh(send.sender, send.judged_at)
             if self.stop.is_requested or is_late or has_waited:
                 raise NotSent
@@ -136,7 +136,7 @@ class Sends:
                 message.to,
                 message.message,
                 message_id=str(message.id),
-                valid_for=max(SHORTEST, round(lasts.total_seconds())),
+                valid_for=max(SHORTEST_VALIDITY, round(lasts.total_seconds())),
             )
 
     def look_up(self, send: Send) -> list[str]:
@@ -144,7 +144,7 @@ class Sends:
         reference = self.carrier.look_up(str(send.message.id))
         return [reference] if reference else []
 
-    def answers(self, ended: Collection[Future]) -> list[Answer]:
+    def finished(self, ended: Collection[Future]) -> list[Answer]:
         """Return the answers to the sends that have ended."""
         own = [future for future in ended if future in self.under_way]
         return [self._answer(self.under_way.pop(future), future) for future in own]

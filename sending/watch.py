@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from carriers import CarrierError
+from database import db
 from sending.carrier_state import CarrierState, Permission, in_trouble, state_of
 from sending.rate import Rate, Share
 from sending.runtime import TICK
@@ -53,12 +54,11 @@ class CarrierWatch:
             self.rate_pause = self.rate.wait(state.rate_used_until, now)
         if self.rate_pause:
             return Permission.NONE, self.rate_pause
-        if under_way and state.retry_at:
+        permission = state.permission(now, self.sends.pulse.sender)
+        if permission is Permission.PROBE and (under_way or not self.claim_probe(now)):
             permission = Permission.NONE
-        else:
-            permission = state.permission(now, self.sends.pulse.sender)
         if permission is Permission.PROBE:
-            self.probe = state.probe_claimed_at
+            self.probe = now
             if (state.trouble or self.has_stand_in) and not self.ask():
                 return Permission.NONE, TICK
         left = (state.retry_at - now).total_seconds() if state.retry_at else 0
@@ -66,6 +66,12 @@ class CarrierWatch:
             self.short_pause = left
         # Another scheduler's probe may be answered at any time
         return permission, 0 if state.trouble or permission is Permission.ALL else max(left, TICK)
+
+    def claim_probe(self, now: datetime) -> bool:
+        """Claim the probe, while nobody can declare this scheduler dead."""
+        pulse = self.sends.pulse
+        with db.atomic():
+            return pulse.lives_on() and CarrierState.claim_probe(self.name, pulse.sender, now)
 
     @property
     def is_pause_over(self) -> bool:
@@ -146,7 +152,7 @@ class CarrierWatch:
         self.state.rate_used_until = share.used_until
         return share
 
-    def note(self, answers: list[Answer]) -> None:
+    def note_answers(self, answers: list[Answer]) -> None:
         """Update the carrier's shared state from these answers."""
         self.is_heard = False
         for send, error, _ in answers:
@@ -167,12 +173,12 @@ class CarrierWatch:
         if error and (error.silent or error.in_doubt) and not error.too_fast:
             return
         if not self.is_heard:
-            CarrierState.reset_silences(self.name)
+            CarrierState.reset_unanswered(self.name)
             self.is_heard = True
         if send.is_probe and not (error and (error.too_fast or error.account)):
-            taken_at = None if error or send.asking else self.clock.now()
+            accepted_at = None if error or send.asking else self.clock.now()
             is_question = send.asking and not send.again
-            self.end_pause(send.probe, only_outage=is_question, taken_at=taken_at)
+            self.end_pause(send.probe, only_outage=is_question, accepted_at=accepted_at)
 
     def note_too_fast(self) -> None:
         """Begin a pause: the carrier said "too fast" to a part of a text, which itself waits."""
@@ -188,7 +194,7 @@ class CarrierWatch:
             cause = {"trouble": str(error)}
         elif error.too_fast:
             cause = {"asked_for": error.retry_after}
-        elif error.unreached or (error.silent and CarrierState.count_silence(name)):
+        elif error.unreached or (error.silent and CarrierState.count_unanswered(name)):
             cause = {"trouble": str(error), "is_down": True}
         else:
             return False

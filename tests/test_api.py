@@ -179,7 +179,7 @@ def test_the_stored_message_matches_the_request_and_the_answer(text, ascii_only,
     assert row.send_at == row.send_date == datetime(2126, 3, 4, 2, 0, 0, 500_000, tzinfo=UTC)
     assert before <= row.created_at <= clock.now()
     assert (row.attempts, row.max_retries) == (0, body["max_retries"])
-    assert row.last_error is row.finished_at is row.answer is None
+    assert row.last_error is row.finished_at is row.response is None
 
 
 def test_the_length_is_counted_in_code_points(post):

@@ -76,7 +76,7 @@ def test_names_are_case_sensitive_and_requests_without_one_never_repeat(once, po
     ids = {accepted(response)["message_id"] for response in (once(), once(name="Order-1"))}
     ids |= {accepted(post())["message_id"] for _ in range(2)}
     assert len(ids) == Message.select().count() == 4
-    assert Message.select().where(Message.answer.is_null(False)).count() == 2
+    assert Message.select().where(Message.response.is_null(False)).count() == 2
 
 
 @pytest.mark.parametrize("name", ["!", "~" * 255, 'a,b;c="d"', "';--", "%00"])

@@ -93,7 +93,7 @@ def row_with(field, at):
         made = store(at, **{"send_at": TUESDAY_NOON} | columns)
         return lambda: getattr(again(made), name)
     if table is Attempt:
-        columns |= {"message": store(at).id, "number": 1}
+        columns |= {"message": store(at).id, "claim_number": 1}
     values = {}
     for each in table._meta.sorted_fields:
         if isinstance(each, BigAutoField) or each.null or each.default is not None:

@@ -15,9 +15,7 @@ import models
 from access.do_not_call import OptedOut
 from answers import refusal
 from app import create_app
-from carriers import Receipt
-from carriers import Reply as Said
-from carriers.ways import Way
+from carriers import IncomingText, Receipt
 from database import db
 from desk_visitor import Visitor, ask, issue
 from events.delivery import Deliveries, Receiver, Try
@@ -34,7 +32,7 @@ from stored_messages import SENDER, again, claim, decide_on, held, key_named, st
 
 pytestmark = pytest.mark.usefixtures("database_url", "noon")
 
-RULES = ReplyRules(Way("fake"), "asked", "You get no more texts.", "Ask +1 212 555 0100.")
+RULES = ReplyRules("fake", "asked", "You get no more texts.", "Ask +1 212 555 0100.")
 OLD = TUESDAY_NOON - 90 * DAY
 PUBLIC_URL = "https://sms.example.com"
 WRITES = ("INSERT", "UPDATE", "DELETE", "WITH", "CREATE", "DROP", "ALTER")
@@ -83,14 +81,14 @@ def stored():
     columns = (Message.id, Message.status, Message.approved, Message.carrier_reference, Message.to)
     events = Event.select(Event.id, Event.tries).order_by(Event.id)
     address = EventAddress.select(EventAddress.url, EventAddress.off)
-    attempts = Attempt.select(Attempt.message, Attempt.number, Attempt.result, Attempt.ask_at)
+    attempts = Attempt.select(Attempt.message, Attempt.claim_number, Attempt.result, Attempt.ask_at)
     return [
         counts,
         [*Message.select(*columns).order_by(Message.id).tuples()],
         [*OptedOut.select(OptedOut.number, OptedOut.source).tuples()],
         [*events.tuples()],
         [*address.tuples()],
-        [*attempts.order_by(Attempt.message, Attempt.number).tuples()],
+        [*attempts.order_by(Attempt.message, Attempt.claim_number).tuples()],
     ]
 
 
@@ -139,34 +137,34 @@ def a_start():
 
 def a_call_for_help(text="HELP"):
     held(Status.SENT, finished_at=TUESDAY_NOON)
-    return lambda: inbound.record([Said(NEW_YORK, text, None, ["R1"])], TUESDAY_NOON, RULES)
+    return lambda: inbound.record([IncomingText(NEW_YORK, text, None, ["R1"])], TUESDAY_NOON, RULES)
 
 
 def a_yes():
     writes_events()
     message = held(Status.SENDING)
-    receipts.record_receipts([Receipt("R1", True, None)], TUESDAY_NOON, Way("fake"))
-    return lambda: receipts.record_accepted({message.id: "R1"}, TUESDAY_NOON, Way("fake"))
+    receipts.record_receipts([Receipt("R1", True, None)], TUESDAY_NOON, "fake")
+    return lambda: receipts.record_accepted({message.id: "R1"}, TUESDAY_NOON, "fake")
 
 
 def a_yes_that_was_asked_for():
     writes_events()
     message = held(Status.SENDING, in_doubt=1)
-    receipts.record_receipts([Receipt("R1", True, None)], TUESDAY_NOON, Way("fake"))
-    (copy,) = doubts.unclear_at(Way("fake"), message.id)
-    return lambda: receipts.found(copy, ["R1"], TUESDAY_NOON, Way("fake"))
+    receipts.record_receipts([Receipt("R1", True, None)], TUESDAY_NOON, "fake")
+    (copy,) = doubts.unclear_at("fake", message.id)
+    return lambda: receipts.found(copy, ["R1"], TUESDAY_NOON, "fake")
 
 
 def a_receipt():
     writes_events()
     held(Status.SENT, finished_at=TUESDAY_NOON, carrier_reference="R1")
     said = [Receipt("R1", False, "gone"), Receipt("R2", True, None)]
-    return lambda: receipts.record_receipts(said, TUESDAY_NOON, Way("fake"))
+    return lambda: receipts.record_receipts(said, TUESDAY_NOON, "fake")
 
 
 def a_receipt_by_number():
     """One that was kept until its text was in doubt."""
-    receipts.record_receipts([Receipt("R1", True, None, NEW_YORK)], TUESDAY_NOON, Way("fake"))
+    receipts.record_receipts([Receipt("R1", True, None, NEW_YORK)], TUESDAY_NOON, "fake")
     held(Status.SENDING, in_doubt=1, in_doubt_since=TUESDAY_NOON - MINUTE)
     return lambda: receipts.look_again(NEW_YORK, TUESDAY_NOON)
 
@@ -237,7 +235,7 @@ def test_a_pass_that_is_interrupted_anywhere_sends_one_copy_and_loses_none(run_p
         new = store(check_dnc=True, to=NEIGHBOUR, message=f"text {number}")
         to = f"+1212555{number:04}"
         receipt = Receipt(f"R{number}", True, None, to)
-        receipts.record_receipts([receipt], TUESDAY_NOON, Way("fake"))
+        receipts.record_receipts([receipt], TUESDAY_NOON, "fake")
         doubt = {"in_doubt": 1, "in_doubt_since": TUESDAY_NOON - MINUTE}
         doubted = store(to=to, **doubt)
         with Interruption(number) as interruption:
@@ -278,7 +276,7 @@ def test_a_callback_is_answered_503_until_the_reply_is_kept(settings, caplog):
 
 def a_reply(visitor):
     held(Status.SENT, finished_at=TUESDAY_NOON)
-    inbound.record([Said(NEW_YORK, "reply one", TUESDAY_NOON)], TUESDAY_NOON, RULES)
+    inbound.record([IncomingText(NEW_YORK, "reply one", TUESDAY_NOON)], TUESDAY_NOON, RULES)
     visitor.open("/desk/replies")
     return "Add to Do Not Call"
 

@@ -82,7 +82,7 @@ def rules(read):
 def may_leave(rules, number, local):
     recipient = recipients.find(number)
     at = datetime.fromisoformat(local).replace(tzinfo=recipient.zone).astimezone(UTC)
-    return rules.hours(recipient).silence(recipient.clocks, at) is None
+    return rules.hours(recipient).quiet_time(recipient.clocks, at) is None
 
 
 def test_the_example_keeps_to_the_statutes(rules):

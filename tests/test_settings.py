@@ -219,6 +219,8 @@ WRONG_QUIET_HOURS = {
         *(("QUIET_HOURS", *each) for each in WRONG_QUIET_HOURS.items()),
         ("SKIP_HOLIDAYS", "yes", "must be one of true, false"),
         ("CHECK_DNC", "yes", "must be one of always, opted-out, asked"),
+        ("SECRET_KEY", f" {'x' * 31} ", "must have at least 32 characters, chosen at random"),
+        ("METRICS_TOKEN", "x" * 15, "must have at least 16 characters, chosen at random"),
     ],
 )
 def test_what_cannot_be_used_is_refused_with_the_mistake(name, text, problem, loaded):

@@ -39,18 +39,18 @@ def answer() -> Response | None:
     headers = {header.lower(): value for header, value in request.headers}
     callback = Callback(kind, request.method, url, headers, body)
     heard, carriers = {}, current_app.extensions["carriers"]
-    for way in settings.ways:
-        if request.method in carriers[way.name].callback_methods:
+    for each, carrier in carriers.items():
+        if request.method in carrier.callback_methods:
             with suppress(NotGenuine):
-                heard[way] = carriers[way.name].callback(callback)
+                heard[each] = carrier.callback(callback)
     if not heard:
         abort(403, REFUSAL)
     # Several may have one secret
-    way = max(heard, key=lambda way: (way.name == name, carriers[way.name].is_named_in(callback)))
-    events = heard[way]
+    sender = max(heard, key=lambda each: (each == name, carriers[each].is_named_in(callback)))
+    events = heard[sender]
     if kind == "status" and name not in carriers:
-        way = way._replace(name=name)  # its texts are stored under its name of that time
-    inbound.record(events, clock.now(), ReplyRules.of(settings, way))
+        sender = name  # its texts are stored under its name of that time
+    inbound.record(events, clock.now(), ReplyRules.of(settings, sender))
     response = Response(status=204)
     del response.headers["Content-Type"]
     return response

@@ -1,6 +1,6 @@
 """Make zones.txt: the shares of a country's zones, and corrections to libphonenumber's prefixes.
 
-`make numbering` runs it. docs/decisions.md says what it knows and what it cannot know.
+`make numbering` runs it. README.md says what it knows and what it cannot know.
 """
 
 import csv

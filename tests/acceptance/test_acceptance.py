@@ -93,7 +93,7 @@ def request(serial, keys, shape):
         created_at=now,
         idempotency_key=named,
         request_digest=named and f"digest {serial}",
-        answer=named and f"answer {serial}",
+        response=named and f"response {serial}",
         lane="GB" if shape["to"] == LONDON else "US",
     )
     recipient_limit = parse_recipient_limit(shape["recipient_limit"])
@@ -139,7 +139,7 @@ def described(outcome):
     if isinstance(outcome, LimitReached):
         return outcome.whose, str(outcome.limit), outcome.free_at
     if isinstance(outcome, AlreadyAnswered):
-        return outcome.earlier.answer, outcome.earlier.request_digest
+        return outcome.earlier.response, outcome.earlier.request_digest
     return type(outcome)
 
 
@@ -187,7 +187,7 @@ def test_no_limit_is_passed_and_what_is_stored_is_what_was_asked_for(keys, shape
 def check_outcomes(keys, requests, outcomes, kept):
     """Check by counting what came before: nobody is refused without a reason."""
     named = [each.message for each in kept if each.message.unique_key]
-    answers = {message.unique_key: message.answer for message in named}
+    answers = {message.unique_key: message.response for message in named}
     assert len(answers) == len(named)
     for each, outcome in zip(requests, outcomes, strict=True):
         forbidden = each.message.to in (OPTED_OUT, LISTED) and each.message.check_dnc
@@ -195,7 +195,7 @@ def check_outcomes(keys, requests, outcomes, kept):
         assert not (forbidden and isinstance(outcome, NewMessage))
         assert forbidden or type(outcome) is not OnDoNotCallList
         if type(outcome) is AlreadyAnswered:
-            assert outcome.earlier.answer == answers[each.message.unique_key]
+            assert outcome.earlier.response == answers[each.message.unique_key]
         if isinstance(outcome, IntegrityError):
             ids = [r.message.id for r in kept]
             assert each.message.key == NO_KEY or each.message.id in ids
@@ -276,7 +276,7 @@ def test_a_message_that_cannot_be_stored_fails_alone_of_its_batch(database_url, 
 def test_what_is_not_stored_after_all_uses_nothing_up(database_url, limits, accepted):
     """Another process stores a message to another number with the same idempotency key."""
     key, of_key, of_number = key_named("app").id, parse(limits[0]), limits[1]
-    named = new_message("taken", key=key, idempotency_key="1", answer="{}")
+    named = new_message("taken", key=key, idempotency_key="1", response="{}")
     windows = [each.window_of(key, named.second) for each in of_key]
     batch = [Request(named, of_key, parse_recipient_limit(of_number))]
     for n in range(3):
@@ -329,7 +329,7 @@ def test_batches_at_once_store_as_many_as_the_limits_allow(keys):
         for name in chance.sample([*limits] * 3, 9):
             message = new_message(f"{n}", key=keys[name], to=f"+1212555{chance.randrange(9999):04}")
             batch.append(Request(message, limits[name]))
-        named = new_message("named", key=keys["other"], idempotency_key="1", answer="{}")
+        named = new_message("named", key=keys["other"], idempotency_key="1", response="{}")
         batch.insert(chance.randrange(9), Request(named, limits["other"]))
     with ThreadPoolExecutor(4) as pool:
         outcomes = [each for some in pool.map(in_thread, batches) for each in some]

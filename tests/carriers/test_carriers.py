@@ -97,6 +97,13 @@ def test_a_connection_is_kept_until_the_carrier_closes_it(our_server):
     assert our_server.connections == 2
 
 
+def test_an_answer_may_take_longer_than_a_connection(webhook_server, monkeypatch):
+    monkeypatch.setattr("carriers.http.CONNECT_TIMEOUT", 0.2)
+    webhook_server.delay = 0.5
+    send(connect(webhook_server.url))
+    assert len(webhook_server.texts) == 1
+
+
 def test_an_interim_answer_is_not_the_last_word(our_server):
     """Nor is the final answer then read as the answer to the next text."""
     our_server.answers["+12125550101"] = Answer(500, interim=(102, 103, 103))

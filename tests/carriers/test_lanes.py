@@ -2,8 +2,8 @@
 
 import pytest
 
+from carriers.configs import parse
 from carriers.lanes import TESTERS, Lane, Routes, is_of_answers, new_lane, of_answers
-from carriers.ways import parse
 
 WAYS = parse(
     "console:#name=us&countries=US,CA console:#name=shop&keys=shop,till console:#name=world"
@@ -17,7 +17,7 @@ ALL = ("us", "shop", "world")
     [
         Lane(),
         Lane("US"),
-        Lane("US", refused=("us", "shop"), last_no="world", doubts=("us", "us", "")),
+        Lane("US", no_route=("us", "shop"), refused_last="world", doubts=("us", "us", "")),
         Lane(only="us", doubts=("us",)),
         Lane(only=""),
     ],

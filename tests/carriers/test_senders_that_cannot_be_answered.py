@@ -2,7 +2,7 @@
 
 import pytest
 
-from carriers import connect, ways
+from carriers import configs, connect
 from monitoring import checks
 
 PUBLIC_URL = "https://sms.example.com"
@@ -55,7 +55,7 @@ def test_a_name_is_warned_of_where_texts_go_to_a_country_with_a_register(
     settings, url, allowed, named
 ):
     settings = settings._replace(carrier_url=url, allowed_countries=allowed, public_url=PUBLIC_URL)
-    connected = ways.connect_all(settings.ways, public_url=PUBLIC_URL)
+    connected = configs.connect_all(settings.carrier_configs, public_url=PUBLIC_URL)
     said = " ".join(checks.warnings(settings, connected))
     assert [each for each in (AUSTRALIA, IRELAND) if each in said] == named
     assert ("sends from a name" in said) == bool(named)

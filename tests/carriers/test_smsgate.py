@@ -7,7 +7,7 @@ import pytest
 
 from carrier_errors import MESSAGE_ID, NUMBER, connect, meaning, refused, send
 from carrier_servers import HANG_UP, Answer
-from carriers import Reply, Shown
+from carriers import IncomingText, Shown
 from kits import PUBLIC_URL, connected
 from kits.smsgate import SmsgateCallbacks, event, refusal, sign
 
@@ -113,7 +113,7 @@ def test_numbers_of_replies_are_read_as_the_phone_shows_them(number, region, tol
     carrier = connected("smsgate", f"&region={region}" if region else "")
     replies = carrier.callback(sign(event("sms:received", payload), "inbound"))
     assert [(each.number, each.certain) for each in replies] == told
-    assert all(isinstance(each, Reply) and each.at == NOON for each in replies)
+    assert all(isinstance(each, IncomingText) and each.at == NOON for each in replies)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from carrier_errors import (
     send,
 )
 from carrier_servers import HANG, HANG_UP, Answer
-from carriers import NotGenuine, Receipt, Reply
+from carriers import IncomingText, NotGenuine, Receipt
 from carriers.http import LONGEST_PAUSE
 from kits import KITS, PUBLIC_URL, REFERENCE, connected
 from kits.twilio import TOKEN, TwilioServer, refusal, sign
@@ -404,7 +404,7 @@ def carrier():
 
 def test_a_stop_from_a_number_without_a_plus_sign_may_be_a_short_codes(carrier):
     callback = sign({"From": "12345678", "Body": "STOP"}, kind="inbound")
-    assert carrier.callback(callback) == [Reply("+12345678", "STOP", certain=False)]
+    assert carrier.callback(callback) == [IncomingText("+12345678", "STOP", certain=False)]
 
 
 @pytest.mark.parametrize(
@@ -423,7 +423,9 @@ def test_a_stop_from_a_number_without_a_plus_sign_may_be_a_short_codes(carrier):
 )
 def test_a_reply_is_returned_as_it_came_with_twilios_own_reading(carrier, fields, replies):
     callback = sign({"From": NUMBER, "To": "+15005550006"} | fields, kind="inbound")
-    assert carrier.callback(callback) == [Reply(NUMBER, text, word=word) for text, word in replies]
+    assert carrier.callback(callback) == [
+        IncomingText(NUMBER, text, word=word) for text, word in replies
+    ]
 
 
 @pytest.mark.parametrize(
@@ -491,7 +493,7 @@ def test_an_address_that_takes_over_signed_fields_names_no_message(carrier, move
 def test_a_reply_to_an_address_that_names_a_message_is_a_reply(carrier):
     url = f"{PUBLIC_URL}/carriers/twilio/inbound?m={MESSAGE_ID}"
     fields = {"From": NUMBER, "Body": "hi", "MessageStatus": "sent"}
-    assert carrier.callback(sign(fields, "inbound", address=url)) == [Reply(NUMBER, "hi")]
+    assert carrier.callback(sign(fields, "inbound", address=url)) == [IncomingText(NUMBER, "hi")]
 
 
 def test_a_shared_key_signs_with_sha256(carrier):

@@ -10,7 +10,7 @@ import pytest
 
 from carrier_errors import MESSAGE_ID, NUMBER, connect, form, meaning, refused, send
 from carrier_servers import Answer
-from carriers import NotGenuine, OptOut, Part, Receipt, Reply
+from carriers import IncomingText, NotGenuine, OptOut, Part, Receipt
 from kits import PUBLIC_URL, REFERENCE, connected, unidentified
 from kits.vonage import SECRET, sign, signer, verdict, write
 
@@ -193,7 +193,7 @@ def test_with_a_method_no_other_counts(method):
 def test_a_reply_is_returned_as_it_came(carrier, text, how):
     fields = {"msisdn": NUMBER[1:], "to": "15005550006", "text": text, "messageId": "1"}
     events = unidentified(carrier, sign(fields, how=how, kind="inbound"))
-    assert events == [Reply(NUMBER, text)]
+    assert events == [IncomingText(NUMBER, text)]
 
 
 NOON = datetime(2020, 1, 1, 12, tzinfo=UTC)
@@ -216,7 +216,7 @@ NOON = datetime(2020, 1, 1, 12, tzinfo=UTC)
 def test_a_stop_has_the_time_that_vonage_signed(carrier, timestamp, at, how):
     said = {"msisdn": NUMBER[1:], "message-timestamp": timestamp}
     (event,) = carrier.callback(sign(said | {"text": "STOP"}, how=how, kind="inbound"))
-    assert event == Reply(NUMBER, "STOP", at)
+    assert event == IncomingText(NUMBER, "STOP", at)
     assert at is None or event.at.tzinfo is UTC
     refused = FIELDS | said | {"status": "rejected", "err-code": "9"}
     assert unidentified(carrier, sign(refused, how=how))[1] == OptOut(NUMBER, True, "carrier", at)
@@ -232,7 +232,7 @@ def test_a_reply_is_a_part_of_a_longer_text_where_vonage_says_so(carrier, concat
     fields |= {"concat-ref": "7", "concat-total": "2", "concat-part": "2"}
     fields = {name: value for name, value in fields.items() if value is not None}
     (event,) = carrier.callback(sign(fields, how=how, kind="inbound"))
-    assert event == Reply(NUMBER, "stop", part=part)
+    assert event == IncomingText(NUMBER, "stop", part=part)
 
 
 def test_a_receipt_repeats_the_id_that_the_text_was_sent_with(carrier):

@@ -420,7 +420,7 @@ def test_redact_clears_number_and_text_of_what_ended_long_ago_and_keeps_the_reco
     for (status, ended), before in ages.items():
         after = again(before)
         if status in FINISHED and ended == OLD:
-            assert (after.to, after.message, after.answer) == (None, None, None)
+            assert (after.to, after.message, after.response) == (None, None, None)
         else:
             assert (after.to, after.message) == (NEW_YORK, status.title())
         assert (after.status, after.finished_at) == (before.status, before.finished_at)
@@ -476,7 +476,7 @@ def test_before_more_than_a_hundred_are_purged_somebody_is_asked(session):
 
 def test_a_number_and_its_texts_are_forgotten_but_not_what_still_waits(messages):
     ended = [
-        store(status=status, finished_at=TUESDAY_NOON, answer="{}", idempotency_key=status)
+        store(status=status, finished_at=TUESDAY_NOON, response="{}", idempotency_key=status)
         for status in FINISHED
     ]
     waiting = [store(status=Status.SCHEDULED), store(status=Status.QUEUED), held(Status.SENDING)]
@@ -484,7 +484,7 @@ def test_a_number_and_its_texts_are_forgotten_but_not_what_still_waits(messages)
     result = messages("redact", "--to", NEW_YORK)
     assert (result.exit_code, result.stdout) == (0, f"{len(ended)} redacted\n")
     for message in map(again, ended):
-        assert (message.to, message.message, message.answer) == (None, None, None)
+        assert (message.to, message.message, message.response) == (None, None, None)
     for message in waiting:
         assert f"{message.id}: not redacted: {message.state()}" in result.stderr
         assert again(message).to == NEW_YORK

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from carriers import Reply as Said
-from carriers.ways import Way
+from carriers import IncomingText
 from messages.model import Status
 from replies import inbound
 from replies.inbound import ReplyRules
@@ -17,11 +16,11 @@ from stored_messages import held
 
 pytestmark = pytest.mark.usefixtures("noon", "database_url")
 
-RULES = ReplyRules(Way("twilio"), "asked", None, None)
+RULES = ReplyRules("twilio", "asked", None, None)
 
 
 def hear(text, number=NEW_YORK, now=TUESDAY_NOON, **fields):
-    inbound.record([Said(number, text, **fields)], now, RULES)
+    inbound.record([IncomingText(number, text, **fields)], now, RULES)
     return Reply.get(Reply.text == text)
 
 

@@ -16,8 +16,7 @@ import models
 import schemas
 from access.do_not_call import LastReply, OptedOut
 from access.sign_ins import SignIn
-from carriers import OptOut, Part, Receipt, Reply
-from carriers.ways import Way
+from carriers import IncomingText, OptOut, Part, Receipt
 from database import clock, sqlite
 from databases import on_both, on_sqlite
 from events.outbox import Event, EventAddress
@@ -31,7 +30,7 @@ from stored_messages import FAKE, connection_of, decide_on, key_named, store, st
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 TEXT = "A secret: xyzzy"
-RULES = inbound.ReplyRules(Way("twilio"), "asked", None, None)
+RULES = inbound.ReplyRules("twilio", "asked", None, None)
 WITHDRAWN = "+22501234567"
 WAYS = [("--to", NEW_YORK), ("--older-than", "30")]
 
@@ -91,7 +90,7 @@ def test_under_load_nothing_is_left_in_the_files(redact, database_url, words):
     store_many(100, message="Hello")
     for _ in range(100):
         ended()
-    inbound.record([Reply(NEW_YORK, "xyzzy", None)], TUESDAY_NOON - 90 * DAY, RULES)
+    inbound.record([IncomingText(NEW_YORK, "xyzzy", None)], TUESDAY_NOON - 90 * DAY, RULES)
     assert traces(database_url) == ["xyzzy", NEW_YORK]
     with load(database_url):
         result = redact(*words)
@@ -102,7 +101,7 @@ def test_under_load_nothing_is_left_in_the_files(redact, database_url, words):
 # Every column of text: what it may hold of a person, and what becomes of that
 
 FORGOTTEN = {
-    "message": {"to", "message", "request_digest", "answer"},
+    "message": {"to", "message", "request_digest", "response"},
     "reply": {"number", "text", "pieces"},
     "event": {"body"},  # what was replied
     "early_receipt": {"phone"},
@@ -129,7 +128,7 @@ NO_NUMBER_AND_NO_TEXT = {
     "event": {"webhook_id", "last_answer"},
     "event_address": {"url", "secret", "old_secret", "off"},
     "message": {"status", "approved_by", "cancelled_by"}
-    | {"last_error", "carrier", "carrier_reference", "lane", "country", "answers"},
+    | {"last_error", "carrier", "carrier_reference", "lane", "country", "auto_reply_to"},
     "key_country": {"country"},
     "notice": {"subject", "newest"},
     "opt_out_message": {"id"},
@@ -151,14 +150,14 @@ def written_to(number):
     """Write a number or a text into every column that forgets it; return these values."""
     guess = schemas.digest({"to": number, "message": TEXT})
     answer = json.dumps({"to_phone_normalized": number, "message": "an answer"})
-    ended(to=number, request_digest=guess, answer=answer, idempotency_key="1")
+    ended(to=number, request_digest=guess, response=answer, idempotency_key="1")
     EventAddress.set(key_named("app"), "http://127.0.0.1:9/", TUESDAY_NOON)
     store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON)
     receipts.record_receipts([Receipt("R1", True, None, number)], TUESDAY_NOON, FAKE)
-    said = [Reply(number, "START", None), Reply(number, "a whole reply", None)]
+    said = [IncomingText(number, "START", None), IncomingText(number, "a whole reply", None)]
     parts = [("a first part, ", 1), ("a second part", 2)]
-    said += [Reply(number, text, None, part=Part("ref", 2, n)) for text, n in parts]
-    said.append(Reply(number, "a part alone", None, part=Part("another", 2, 1)))
+    said += [IncomingText(number, text, None, part=Part("ref", 2, n)) for text, n in parts]
+    said.append(IncomingText(number, "a part alone", None, part=Part("another", 2, 1)))
     inbound.record(said, TUESDAY_NOON + SECOND, RULES)
     assert [each.number for each in LastReply.select()] == [number]
     assert Event.select().count() == 3
@@ -187,7 +186,7 @@ def test_what_a_number_left_in_any_column_is_gone_from_the_files(redact, databas
 def test_a_number_that_is_valid_no_more_is_forgotten_too(redact):
     """Since 2021, numbers of Côte d'Ivoire have ten digits: libphonenumber rejects those before."""
     ended(to=WITHDRAWN)
-    inbound.record([Reply(WITHDRAWN, TEXT, None)], TUESDAY_NOON, RULES)
+    inbound.record([IncomingText(WITHDRAWN, TEXT, None)], TUESDAY_NOON, RULES)
     result = redact("--to", "+225 01 23 45 67")
     assert result.exit_code == 0, result.stderr
     assert Message.get().to is None

@@ -203,7 +203,7 @@ def test_events_of_keys_that_failed_in_opposite_orders_are_no_deadlock(in_order)
 
 def test_the_same_idempotency_keys_in_opposite_orders_are_no_deadlock(in_order):
     def named(name):
-        return new_message(idempotency_key=name, request_digest="", answer="")
+        return new_message(idempotency_key=name, request_digest="", response="")
 
     def store_one(name):
         assert kinds(insert_all(requests(named(name)))) == [NewMessage]

@@ -297,10 +297,12 @@ def test_it_says_how_the_message_stands(operator, status):
 def test_it_has_the_attempts_in_the_carriers_words(operator):
     message = store(status=Status.FAILED, finished_at=TUESDAY_NOON)
     Attempt.create(
-        message=message, number=1, carrier="us", begun_at=TUESDAY_NOON - HOUR,
+        message=message, claim_number=1, carrier="us", begun_at=TUESDAY_NOON - HOUR,
         ended_at=TUESDAY_NOON - HOUR, result="refused", words="<busy>",
     )  # fmt: skip
-    Attempt.create(message=message, number=2, carrier="eu", begun_at=TUESDAY_NOON, result=None)
+    Attempt.create(
+        message=message, claim_number=2, carrier="eu", begun_at=TUESDAY_NOON, result=None
+    )
     operator.open(f"/desk/messages/{message.id}")
     attempts = operator.page.text.partition("Attempts")[2].partition("Details")[0]
     assert attempts.index("us refused it: <busy>") < attempts.index("eu has not answered yet")

@@ -6,7 +6,7 @@ from access.keys import Role
 from access.limits import parse
 from answers import accepted, sender
 from app import create_app
-from carriers.ways import Way
+from carriers.configs import CarrierConfig
 from databases import on_both
 from desk_visitor import ask, issue, signed_in
 from messages.model import Status
@@ -116,7 +116,7 @@ def test_an_operator_sees_who_takes_a_carriers_place(
     """An approver sees that a carrier is down only if no other takes its place."""
     us.answer = UNREACHED
     store()
-    run_both(TUESDAY_NOON, [Way("us", **of_us), Way("eu", **of_eu)])
+    run_both(TUESDAY_NOON, [CarrierConfig("us", **of_us), CarrierConfig("eu", **of_eu)])
     assert "us has been down since" in operator.read()
     told = f"there is no connection; {stand_in or 'no other'} takes its place. Wait, or ask the"
     assert told in operator.page.text
@@ -126,11 +126,11 @@ def test_an_operator_sees_who_takes_a_carriers_place(
 
 def test_of_several_carriers_only_the_texts_of_one_in_trouble_wait(desk_settings, run_both, us):
     countries = {"us": {"US", "CA"}, "eu": {"GB", "CA"}}
-    ways = [Way(name, countries=frozenset(some)) for name, some in countries.items()]
+    configs = [CarrierConfig(name, countries=frozenset(some)) for name, some in countries.items()]
     us.answer = UNREACHED
     store()
-    run_both(TUESDAY_NOON, ways)
-    settings = desk_settings._replace(carrier_url=" ".join(map(written, ways)))
+    run_both(TUESDAY_NOON, configs)
+    settings = desk_settings._replace(carrier_url=" ".join(map(written, configs)))
     visitor = signed_in(create_app(settings), "Ann", "front")
     for country, waits in (("US", True), ("GB", False), ("CA", False), ("FR", True)):
         message = ask(country=country)

@@ -6,8 +6,7 @@ import pytest
 
 from access.do_not_call import DoNotCall, OptedOut, is_listed
 from access.keys import ApiKey, Role
-from carriers import Reply as Said
-from carriers.ways import Way
+from carriers import IncomingText
 from databases import on_both
 from desk_visitor import next_page, reply, rows
 from messages.model import Message, Status
@@ -18,7 +17,7 @@ from samples import HOUR, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from stored_messages import held, key_named
 
 PAGE = "/desk/replies"
-RULES = ReplyRules(Way("twilio"), "asked", None, None)
+RULES = ReplyRules("twilio", "asked", None, None)
 
 
 def sent(
@@ -31,7 +30,7 @@ def sent(
 
 
 def hear(text, number=NEW_YORK, at=TUESDAY_NOON - HOUR):
-    inbound.record([Said(number, text, at)], TUESDAY_NOON, RULES)
+    inbound.record([IncomingText(number, text, at)], TUESDAY_NOON, RULES)
     return Reply.get(Reply.text == text)
 
 
@@ -195,7 +194,7 @@ def test_what_is_unread_again_is_no_possible_opt_out_of_who_has_opted_out(operat
 def test_what_was_obeyed_or_answered_needs_nobody(approver, text, rules, waits):
     sent()
     for _ in range(2 if text == "STOP" else 1):  # the second changes nothing, and needs nobody
-        inbound.record([Said(NEW_YORK, text)], TUESDAY_NOON, RULES._replace(**rules))
+        inbound.record([IncomingText(NEW_YORK, text)], TUESDAY_NOON, RULES._replace(**rules))
     assert f"Replies {int(waits)} unread" in approver.read(PAGE)
     assert bool(approver.page.buttons("Mark as read")) is waits
     assert "read by" not in approver.page.text
@@ -205,12 +204,12 @@ def test_what_was_obeyed_or_answered_needs_nobody(approver, text, rules, waits):
 
 def test_a_help_that_had_its_answer_lately_or_none_needs_somebody(operator):
     for n, rules in enumerate((RULES._replace(help_reply="Ask us."), RULES)):
-        inbound.record([Said(LONDON, "HELP")], TUESDAY_NOON, rules)  # to no text
+        inbound.record([IncomingText(LONDON, "HELP")], TUESDAY_NOON, rules)  # to no text
         assert f"Replies {n + 1} unread" in operator.read(PAGE)
     sent()
     for unread in (2, 3):
         rules = RULES._replace(help_reply="Ask us.")
-        inbound.record([Said(NEW_YORK, "HELP")], TUESDAY_NOON, rules)
+        inbound.record([IncomingText(NEW_YORK, "HELP")], TUESDAY_NOON, rules)
         assert f"Replies {unread} unread" in operator.read(PAGE)
 
 
@@ -341,7 +340,9 @@ def test_an_approver_sees_the_replies_to_texts_of_the_group(approver, operator, 
 
 
 def test_what_waits_for_its_other_parts_is_not_shown_yet(operator):
-    inbound.record([Said(NEW_YORK, "reply one", part=("7", 2, 1))], TUESDAY_NOON - MINUTE, RULES)
+    inbound.record(
+        [IncomingText(NEW_YORK, "reply one", part=("7", 2, 1))], TUESDAY_NOON - MINUTE, RULES
+    )
     assert shown(operator) == []
     Reply.update(due_at=TUESDAY_NOON).execute()
     assert shown(operator) == ["reply one"]
@@ -432,8 +433,10 @@ def test_a_texts_own_page_has_its_replies_and_stays_after_a_button(approver, hea
 
 def test_the_text_that_answers_a_reply_says_so(operator):
     sent()
-    inbound.record([Said(NEW_YORK, "HELP")], TUESDAY_NOON, RULES._replace(help_reply="Ask us."))
-    answer = Message.get(Message.answers == "HELP")
+    inbound.record(
+        [IncomingText(NEW_YORK, "HELP")], TUESDAY_NOON, RULES._replace(help_reply="Ask us.")
+    )
+    answer = Message.get(Message.auto_reply_to == "HELP")
     failed = {"status": Status.FAILED, "finished_at": TUESDAY_NOON}
     Message.update(failed).where(Message.id == answer.id).execute()
     assert "automatic reply to HELP" in operator.read(f"/desk/messages/{answer.id}")

@@ -9,7 +9,6 @@ import pytest
 
 from access.do_not_call import DoNotCall
 from carriers import CarrierError, LateAnswer, OptOut, Receipt
-from carriers.ways import Way
 from database import db
 from databases import on_both, on_sqlite
 from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, die_instead
@@ -148,7 +147,7 @@ def test_a_no_from_before_a_retry_is_no_repeated_one(database_url):
     """A refusal of the account that is repeated says that the text is at fault."""
     message = store(status=Status.FAILED, finished_at=TUESDAY_NOON, claim_number=1)
     told = {"result": Result.REFUSED, "words": "no credit", "ended_at": TUESDAY_NOON}
-    Attempt.create(message=message, number=1, carrier="fake", begun_at=TUESDAY_NOON, **told)
+    Attempt.create(message=message, claim_number=1, carrier="fake", begun_at=TUESDAY_NOON, **told)
     assert was_refused(message, FAKE, "no credit", TUESDAY_NOON + HOUR)
     assert decide_on(message).retry(TUESDAY_NOON + HOUR, 3 * DAY)
     assert not was_refused(again(message), FAKE, "no credit", TUESDAY_NOON + HOUR)
@@ -157,7 +156,9 @@ def test_a_no_from_before_a_retry_is_no_repeated_one(database_url):
 def test_the_death_of_a_scheduler_takes_no_text_from_the_next_one_that_has_it(database_url):
     message, dead = held(Status.SENDING, claim_number=2), uuid.uuid4()
     heartbeat = Heartbeat.create(sender=dead, beat_at=TUESDAY_NOON)
-    Attempt.create(message=message, number=1, carrier="fake", sender=dead, begun_at=TUESDAY_NOON)
+    Attempt.create(
+        message=message, claim_number=1, carrier="fake", sender=dead, begun_at=TUESDAY_NOON
+    )
     assert heartbeats.take_over(heartbeat, TUESDAY_NOON + HOUR) == 0
     assert (again(message).status, again(message).in_doubt) == (Status.SENDING, 0)
     assert [each.result for each in attempts_of(message)] == ["unclear", None]
@@ -268,7 +269,7 @@ def test_a_late_word_is_that_of_the_first_copy_in_doubt(give, carrier, history, 
     give(carrier, [SILENCE] * copies, after=0)
     now = TUESDAY_NOON + 2 * HOUR
     said = Receipt("SM7", True, **others) if others else LateAnswer(str(message.id), "SM7")
-    inbound.record_reports([said], now, False, Way("fake"))
+    inbound.record_reports([said], now, False, "fake")
     assert history(message) == [("taken", "SM7"), UNCLEAR][:copies]
     assert attempts_of(message)[0].receipt == ("delivered" if others else None)
     give(carrier, [], now)

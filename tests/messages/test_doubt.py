@@ -11,7 +11,7 @@ import pytest
 import recipients
 from access.do_not_call import DoNotCall
 from carrier_servers import Answer
-from carriers import CarrierError, Receipt, ways
+from carriers import CarrierError, Receipt, configs
 from database import db
 from databases import on_both
 from fake_carrier import FOR_GOOD
@@ -71,7 +71,7 @@ def test_without_a_delay_of_retries_a_question_is_not_put_again_at_once(run_pass
 @pytest.fixture
 def lose(run_pass, twilio_server):
     """Make passes with Twilio, whose answer to the first text is lost."""
-    (carrier,) = ways.connect_all(ways.parse(twilio_server.url), 4, 5)
+    (carrier,) = configs.connect_all(configs.parse(twilio_server.url), 4, 5)
     twilio_server.answers[NEW_YORK] = Answer(504)
 
     def make(seconds, **changes):
@@ -174,7 +174,7 @@ def test_of_two_schedulers_at_once_one_gives_the_carrier_an_equal_text(database_
     is_open, commit = threading.Event(), threading.Event()
 
     def texts_in_hand(message):
-        return doubts.texts_at({FAKE.name}, [message], IS_UNDER_WAY)
+        return doubts.texts_at({FAKE}, [message], IS_UNDER_WAY)
 
     def hold():
         with db.atomic():

@@ -28,7 +28,7 @@ DONE_OFTEN = {
         [Receipt("SM1", True), Receipt("SM2", False)], OLD, FAKE
     ),
     "a yes": lambda: receipts.record_accepted({model.new_id(OLD): "SM3"}, OLD, FAKE),
-    "old receipts": lambda: receipts.forget(TUESDAY_NOON),
+    "old receipts": lambda: receipts.forget_unmatched(TUESDAY_NOON),
     "claim": lambda: claim(8),
     "purge": lambda: retention.purge(OLD, TUESDAY_NOON),
     "redact": lambda: retention.redact(OLD, TUESDAY_NOON),

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from access import do_not_call
 from access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
 from carriers import LateAnswer, OptOut, Receipt
-from carriers.ways import Way
 from database import clock, db
 from databases import on_both, on_sqlite
 from messages import model, receipts, waiting
@@ -142,9 +141,9 @@ def test_an_unknown_receipt_is_kept_three_days_however_often_it_is_repeated():
     for days in range(3):
         said = [UNDELIVERED, ("SM2", True, None), ("SM2", False, "x")]
         report(said, TUESDAY_NOON + days * DAY)
-    receipts.forget(TUESDAY_NOON + 3 * DAY)
+    receipts.forget_unmatched(TUESDAY_NOON + 3 * DAY)
     assert kept() == {"SM1": False, "SM2": True}
-    receipts.forget(TUESDAY_NOON + 3 * DAY + timedelta(milliseconds=1))
+    receipts.forget_unmatched(TUESDAY_NOON + 3 * DAY + timedelta(milliseconds=1))
     assert not kept()
 
 
@@ -161,7 +160,7 @@ def test_unknown_receipts_of_a_number_with_many_texts_keep_others_waiting_briefl
         doubtful()
     said = [Receipt(f"x{n}", False, "why", NEW_YORK) for n in range(RECORDED_AT_ONCE)]
     began = time.monotonic()
-    report(said, TUESDAY_NOON + MINUTE, Way("smpp"))
+    report(said, TUESDAY_NOON + MINUTE, "smpp")
     assert time.monotonic() - began < 1
 
 
@@ -278,13 +277,13 @@ def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
                 take_over(LATER)
                 model.take_over()
             case "forget":
-                receipts.forget(LATER + 4 * DAY)
+                receipts.forget_unmatched(LATER + 4 * DAY)
                 model.forget()
             case "retry":
                 if decide_on(message).retry(LATER, 3 * DAY):  # and it is given to its carrier again
                     number = again(message).claim_number + 1
                     Message.update(claim_number=number).execute()
-                    Attempt.create(message=message, number=number, begun_at=LATER)
+                    Attempt.create(message=message, claim_number=number, begun_at=LATER)
                 model.retry()
             case _:
                 getattr(retention, event)(LATER, LATER)
@@ -387,7 +386,7 @@ def test_a_receipt_settles_a_doubt_unless_it_may_be_of_one_of_many_texts(others,
     Message.update(to=NEW_YORK, carrier_reference=Message.id.cast("text")).where(
         Message.status == Status.SENT
     ).execute()
-    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, Way("us"))
+    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, "us")
     assert (again(message).status == Status.DELIVERED) == (carrier == "eu")
     assert kept() == ({} if carrier == "eu" else {"SM1": True})
 
@@ -397,7 +396,7 @@ def test_one_of_many_texts_that_another_carrier_may_have_hides_none_of_its_own()
     for _ in range(30):
         doubtful(in_doubt_with="eu", carrier="eu")
     sent("SM8", carrier="us", id=model.new_id(LATER))
-    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, Way("us"))
+    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, "us")
     assert kept() == {"SM1": True}
 
 
@@ -420,7 +419,7 @@ def test_a_receipt_that_may_be_of_another_text_settles_no_doubt(columns):
         store(**columns, claimed_for="us")
     else:
         store(**columns, in_doubt_with="us")
-    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, Way("us"))
+    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, "us")
     assert again(message).status == Status.SCHEDULED
     assert kept() == {"SM1": True}
 
@@ -539,7 +538,7 @@ def test_an_invalid_number_joins_no_list_and_leaves_a_trace_without_it(number, s
     assert "its number is not valid" in caplog.text
     assert number[1:] not in caplog.text
     assert opt_outs.ignored_opt_outs(TUESDAY_NOON) == 1
-    opt_outs.forget(TUESDAY_NOON + 4 * DAY)
+    opt_outs.forget_ignored(TUESDAY_NOON + 4 * DAY)
     assert opt_outs.ignored_opt_outs(TUESDAY_NOON) == 0
 
 

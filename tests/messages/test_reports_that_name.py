@@ -10,7 +10,6 @@ import pytest
 
 from carriers import Receipt, Shown
 from carriers.alphabets import count_parts
-from carriers.ways import Way
 from database import db
 from databases import on_both, on_postgres
 from messages import doubts, receipts, waiting
@@ -24,7 +23,7 @@ from stored_messages import SENDER, again, claim, decide_on, held, store, take_o
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
-US, EU = Way("us"), Way("eu")
+US, EU = "us", "eu"
 SOON, LATER = TUESDAY_NOON + MINUTE, TUESDAY_NOON + DAY
 CLAIMED = {"claimed_by": SENDER, "claimed_at": TUESDAY_NOON, "claimed_for": "us"}
 DOUBTFUL = {"in_doubt": 1, "in_doubt_with": "us", "in_doubt_since": TUESDAY_NOON, "attempts": 1}
@@ -170,7 +169,7 @@ def test_a_report_on_the_text_before_a_retry_is_not_of_the_one_after_it(say):
     report(say(message))
     assert became(message)[0] == Status.SCHEDULED
     Message.update(status=Status.SENDING, claim_number=2).execute()
-    Attempt.create(message=message, number=2, begun_at=TUESDAY_NOON, carrier="us")
+    Attempt.create(message=message, claim_number=2, begun_at=TUESDAY_NOON, carrier="us")
     report(say(message))
     assert became(message)[0] == Status.SENDING
     assert results(message) == [Result.TAKEN, None]

@@ -6,7 +6,7 @@ import pytest
 
 from access.keys import Role
 from app import create_app
-from carriers import ways
+from carriers import configs
 from databases import on_both
 from desk_visitor import signed_in
 from messages.model import Message, Status
@@ -136,7 +136,9 @@ def test_each_carrier_has_its_problems_by_itself(problems):
     ],
 )
 def test_only_carriers_that_are_asked_for_receipts_are_judged(url, public_url, tells):
-    assert ways.telling_receipts(f"{url}#name=a", public_url) == {"a"} & ({"a"} if tells else set())
+    assert configs.telling_receipts(f"{url}#name=a", public_url) == {"a"} & (
+        {"a"} if tells else set()
+    )
 
 
 def test_texts_of_other_carriers_are_no_problem(problems):

@@ -14,8 +14,7 @@ from access.limits import KeyUse
 from access.texted_countries import KeyCountry
 from answers import accepted, sender
 from carrier_servers import DRIP, Answer, playing
-from carriers import Reply
-from carriers.ways import Way
+from carriers import IncomingText
 from database import db
 from databases import on_both
 from events.outbox import Event, EventAddress
@@ -563,7 +562,7 @@ def test_a_scheduler_names_no_key_that_is_revoked(look):
 
 def hear(text, now, number=NEW_YORK):
     inbound.record(
-        [Reply(number, text)], now, inbound.ReplyRules(Way("twilio"), "asked", None, None)
+        [IncomingText(number, text)], now, inbound.ReplyRules("twilio", "asked", None, None)
     )
 
 

@@ -17,8 +17,7 @@ from access.keys import ApiKey
 from access.limits import parse
 from app import create_app
 from browser import HOST
-from carriers import Reply
-from carriers.ways import Way
+from carriers import IncomingText
 from events import outbox
 from events.outbox import EventAddress
 from messages import model
@@ -219,7 +218,7 @@ def test_the_event_of_a_reply_has_the_described_fields_in_their_order(database_u
     store(status="sent", finished_at=TUESDAY_NOON)
     EventAddress.set(ApiKey.named("app"), "http://127.0.0.1/", TUESDAY_NOON)
     inbound.record(
-        [Reply(NEW_YORK, "Yes")], TUESDAY_NOON, ReplyRules(Way("x"), "asked", None, None)
+        [IncomingText(NEW_YORK, "Yes")], TUESDAY_NOON, ReplyRules("x", "asked", None, None)
     )
     event = json.loads(outbox.Event.get().body)
     check_event(event, "ReplyEvent")

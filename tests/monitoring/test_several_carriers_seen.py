@@ -7,7 +7,7 @@ from threading import current_thread, main_thread
 import pytest
 
 from app import create_app
-from carriers.ways import Way
+from carriers.configs import CarrierConfig
 from database import db
 from databases import on_both
 from messages.model import Message, Status
@@ -59,7 +59,7 @@ def test_who_takes_a_place_may_serve_some_of_the_same_texts(
 ):
     us.answer = UNREACHED
     store()
-    run_both(TUESDAY_NOON, [Way("us", **of_us), Way("eu", **of_eu)])
+    run_both(TUESDAY_NOON, [CarrierConfig("us", **of_us), CarrierConfig("eu", **of_eu)])
     end = f"; {stand_in or 'no other'} takes its place"
     (problem,) = [each for each in problems(app) if each.startswith("us has been down")]
     assert problem.endswith(end)
@@ -161,12 +161,12 @@ def test_how_many_texts_no_carrier_may_be_used_for_is_told(
     app, settings, run_both, doubt, of_us, of_eu
 ):
     store(**doubt)
-    ways = [Way("us", **of_us), Way("eu", **of_eu)]
-    app.config["SETTINGS"] = settings._replace(carrier_url=" ".join(map(written, ways)))
-    run_both(TUESDAY_NOON, ways)
+    configs = [CarrierConfig("us", **of_us), CarrierConfig("eu", **of_eu)]
+    app.config["SETTINGS"] = settings._replace(carrier_url=" ".join(map(written, configs)))
+    run_both(TUESDAY_NOON, configs)
     assert problems(app) == ["1 text has no usable carrier for its country and key"]
     store(**doubt)
-    run_both(TUESDAY_NOON, ways)
+    run_both(TUESDAY_NOON, configs)
     assert problems(app) == ["2 texts have no usable carrier for their country and key"]
     assert statuses_of() == {Status.QUEUED}
 

@@ -12,8 +12,7 @@ from access.do_not_call import DoNotCall, OptedOut
 from access.keys import ApiKey, Role
 from access.sign_ins import SignIn
 from browser import ENTER, HOST
-from carriers import Reply as Said
-from carriers.ways import Way
+from carriers import IncomingText
 from database import clock
 from databases import on_both
 from desk_visitor import unlike
@@ -452,7 +451,7 @@ def hear(text, number, minutes=0):
     reminder = "Reminder: your appointment is on Friday at 9:40 a.m. Reply YES to confirm."
     at = {"created_at": now - timedelta(hours=1), "finished_at": now - timedelta(hours=1)}
     held(Status.DELIVERED, key=key, to=number, message=reminder, available_to_group=True, **at)
-    inbound.record([Said(number, text)], now, ReplyRules(Way("twilio"), "asked", None, None))
+    inbound.record([IncomingText(number, text)], now, ReplyRules("twilio", "asked", None, None))
 
 
 def twenty_replies():

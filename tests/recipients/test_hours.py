@@ -331,7 +331,7 @@ def test_hours_are_those_of_the_rule_at_each_minute(situation):
     asked = clocks(country, *names)
     is_open, is_quiet = rule(country, names, now, hours)
     assert hours.is_open(asked, now) is is_open
-    assert (hours.silence(asked, now) is not None) is is_quiet
+    assert (hours.quiet_time(asked, now) is not None) is is_quiet
     ends = is_quiet and first_minute(now, lambda at: not rule(country, names, at, hours)[1])
     if ends:  # within the days that are looked at
         assert hours.quiet_until(asked, now) == ends

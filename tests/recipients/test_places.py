@@ -42,7 +42,7 @@ def is_quiet(number, quiet, local):
     recipient = recipients.find(number)
     hours = ALWAYS._replace(quiet=quiet.of(recipient.country, recipient.states))
     at = datetime.fromisoformat(local).replace(tzinfo=recipient.zone).astimezone(UTC)
-    return hours.silence(recipient.clocks, at) is not None
+    return hours.quiet_time(recipient.clocks, at) is not None
 
 
 # The states of numbers

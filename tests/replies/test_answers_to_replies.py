@@ -6,9 +6,8 @@ They go through the carrier that the reply came from, and no other.
 import pytest
 
 from access.do_not_call import OptedOut
-from carriers import CarrierError
-from carriers import Reply as Said
-from carriers.ways import Way
+from carriers import CarrierError, IncomingText
+from carriers.configs import CarrierConfig
 from databases import on_both
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST, die_instead
 from messages.model import Message, Status
@@ -24,7 +23,7 @@ from stored_messages import decide_on, held, store, store_many
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 NIGHT = TUESDAY_NOON + 14 * HOUR  # two in the morning in New York
-RULES = ReplyRules(Way("fake"), "always", "You get no more texts.", "Ask us.")
+RULES = ReplyRules("fake", "always", "You get no more texts.", "Ask us.")
 ANSWERING = {"stop_reply": RULES.stop_reply, "help_reply": RULES.help_reply}
 ANSWERING["check_dnc"] = "always"
 UNREACHED = CarrierError("unreached", unreached=True)
@@ -34,12 +33,12 @@ IN_DOUBT = CarrierError("no answer", in_doubt=True, silent=True)
 
 def hear(text="STOP", now=NIGHT, **fields):
     held(Status.SENT, finished_at=now - HOUR, created_at=now - HOUR)
-    inbound.record([Said(NEW_YORK, text, **fields)], now, RULES)
+    inbound.record([IncomingText(NEW_YORK, text, **fields)], now, RULES)
     return the_answer()
 
 
 def the_answer():
-    return Message.get(Message.answers.is_null(False))
+    return Message.get(Message.auto_reply_to.is_null(False))
 
 
 def test_it_is_sent_in_the_night_to_a_number_on_the_list(run_pass, carrier):
@@ -53,7 +52,7 @@ def test_it_is_sent_in_the_night_to_a_number_on_the_list(run_pass, carrier):
 
 def test_a_second_stop_does_not_keep_it_back(run_pass, carrier):
     hear()
-    inbound.record([Said(NEW_YORK, "STOP")], NIGHT, RULES)
+    inbound.record([IncomingText(NEW_YORK, "STOP")], NIGHT, RULES)
     run_pass(NIGHT + SECOND, **ANSWERING)
     assert len(carrier.texts) == 1
 
@@ -121,7 +120,7 @@ def test_what_joins_while_a_long_pass_sends_goes_next(carrier, run_pass):
     held(Status.SENT, finished_at=TUESDAY_NOON, to="+12125559999")
 
     def hear_now():
-        inbound.record([Said("+12125559999", "STOP")], TUESDAY_NOON, RULES)
+        inbound.record([IncomingText("+12125559999", "STOP")], TUESDAY_NOON, RULES)
         return "id"
 
     carrier.answers[numbers[3]] = hear_now
@@ -141,10 +140,8 @@ def replied(database_url, at):
         for number, name in enumerate(("us", "eu"), 1):
             finished_at = TUESDAY_NOON - number * MINUTE
             store(status=Status.SENT, carrier=name, finished_at=finished_at)
-        said = Said(NEW_YORK, "STOP")
-        inbound.record(
-            [said], TUESDAY_NOON, ReplyRules(Way(carrier), "asked", "You are off.", None)
-        )
+        said = IncomingText(NEW_YORK, "STOP")
+        inbound.record([said], TUESDAY_NOON, ReplyRules(carrier, "asked", "You are off.", None))
 
     return reply
 
@@ -170,18 +167,18 @@ def test_no_other_takes_the_place_of_that_carrier(replied, run_both, us, eu):
     assert eu.texts == []
 
 
-GONE = {"ways": [Way("eu", countries={"US"})], "help_reply": "Ask us."}
+GONE = {"configs": [CarrierConfig("eu", countries={"US"})], "help_reply": "Ask us."}
 
 
 def ask_for_help(carrier, at, now):
     at(now)
     inbound.record(
-        [Said(NEW_YORK, "HELP")], now, ReplyRules(Way(carrier), "asked", None, "Ask us.")
+        [IncomingText(NEW_YORK, "HELP")], now, ReplyRules(carrier, "asked", None, "Ask us.")
     )
 
 
 def the_answers():
-    answers = Message.select().where(Message.answers == "HELP").order_by(Message.id)
+    answers = Message.select().where(Message.auto_reply_to == "HELP").order_by(Message.id)
     return [message.status for message in answers]
 
 

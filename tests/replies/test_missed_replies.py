@@ -8,8 +8,7 @@ import carriers
 from access.do_not_call import OptedOut
 from app import create_app
 from carrier_servers import Answer
-from carriers import Reply as Said
-from carriers import ways
+from carriers import IncomingText, configs
 from database import clock
 from databases import on_both
 from fake_carrier import FakeCarrier
@@ -39,7 +38,7 @@ def listen(run_pass, twilio_server):
     """Make a pass at an instant, with Twilio as the carrier."""
 
     def make(at, url=twilio_server.url):
-        (carrier,) = ways.connect_all(ways.parse(url), 4, 5)
+        (carrier,) = configs.connect_all(configs.parse(url), 4, 5)
         return run_pass(at, carrier=carrier, carrier_url=url)
 
     return make
@@ -102,8 +101,8 @@ def test_of_two_carriers_with_one_sender_it_is_kept_once(twilio_server, called_b
         return " ".join(f"{twilio_server.url}#name={name}&keys={name}" for name in names)
 
     def passes(at):
-        connected = ways.connect_all(ways.parse(both), 4, 5)
-        run_both(at, ways.parse(both), connected)
+        connected = configs.connect_all(configs.parse(both), 4, 5)
+        run_both(at, configs.parse(both), connected)
 
     both = url("codes", "news")
     passes(TUESDAY_NOON)
@@ -251,7 +250,9 @@ def test_texts_go_while_many_missed_ones_are_recorded(missed, run_pass, monkeypa
 
     monkeypatch.setattr(inbound, "record_reply", note)
     monkeypatch.setattr("scheduler.LOOK_EVERY", 0.01)
-    carrier = missed(*(Said(f"+1212555{n:04}", "Hi", message_ids=(f"{n}",)) for n in range(90)))
+    carrier = missed(
+        *(IncomingText(f"+1212555{n:04}", "Hi", message_ids=(f"{n}",)) for n in range(90))
+    )
     carrier.answer = lambda: order.append("text")
     for _ in range(3):
         store(max_retries=0)
@@ -271,10 +272,10 @@ def test_a_text_that_cannot_be_recorded_holds_up_no_other(missed, run_pass, monk
         record(said, *rest)
 
     monkeypatch.setattr(inbound, "record_reply", fail)
-    said = [Said(NEW_YORK, text, message_ids=(text,)) for text in ("one", "broken", "two")]
+    said = [IncomingText(NEW_YORK, text, message_ids=(text,)) for text in ("one", "broken", "two")]
     run_pass(BACK, missed(*said))
     assert sorted(text for _, text in texts()) == ["one", "two"]
-    assert "Reply 'broken' is not recorded: unexpected KeyError" in caplog.text
+    assert "IncomingText 'broken' is not recorded: unexpected KeyError" in caplog.text
 
 
 @pytest.mark.parametrize("date", [None, f"{format_datetime(BACK)[:-5]}+99999999999999999999"])
@@ -302,8 +303,8 @@ def test_a_carrier_that_gives_no_answer_is_asked_in_the_next_pass(listen, twilio
 def test_a_stop_that_is_read_late_does_not_undo_a_start(listen, twilio_server):
     listen(TUESDAY_NOON)
     twilio_server.messages = [incoming(NEW_YORK, "STOP")]
-    started = Said(NEW_YORK, "START", TUESDAY_NOON + 10 * MINUTE, True, ("twilio SM7",))
-    rules = ReplyRules(ways.parse(twilio_server.url)[0], "opted-out", None, None)
+    started = IncomingText(NEW_YORK, "START", TUESDAY_NOON + 10 * MINUTE, True, ("twilio SM7",))
+    rules = ReplyRules("twilio", "opted-out", None, None)
     inbound.record([started], TUESDAY_NOON + 10 * MINUTE, rules)
     listen(BACK)
     assert not OptedOut.lists(NEW_YORK)

@@ -10,10 +10,8 @@ import pytest
 
 from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply, OptedOut
 from access.keys import ApiKey, Role
-from carriers import OptOut, Part
-from carriers import Reply as Said
+from carriers import IncomingText, OptOut, Part
 from carriers.lanes import TESTERS
-from carriers.ways import Way
 from database import clock, db
 from databases import on_both, on_postgres
 from events.outbox import Event, EventAddress
@@ -30,7 +28,7 @@ from stored_messages import again, held, key_named, look, store
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
-RULES = ReplyRules(Way("fake"), "asked", None, None)
+RULES = ReplyRules("fake", "asked", None, None)
 ANSWERING = RULES._replace(stop_reply="You get no more texts.", help_reply="Ask +1 212 555 0100.")
 LATER = TUESDAY_NOON + MINUTE
 LOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
@@ -38,7 +36,7 @@ LOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
 def hear(text, now=LATER, rules=RULES, number=NEW_YORK, **fields):
     """Record a reply; return all that there are, the oldest first."""
-    inbound.record([Said(number, text, **fields)], now, rules)
+    inbound.record([IncomingText(number, text, **fields)], now, rules)
     return stored(now)
 
 
@@ -217,7 +215,7 @@ def test_a_long_text_that_is_a_plain_no_joins_the_list_once_it_is_whole():
 @pytest.mark.parametrize(
     "other",
     [
-        {"rules": RULES._replace(carrier=Way("other"))},
+        {"rules": RULES._replace(carrier="other")},
         {"number": LONDON},
         {"part": Part("8", 2, 2)},
         {"part": Part("7", 3, 2)},
@@ -266,12 +264,12 @@ def test_what_is_missing_after_five_minutes_is_not_waited_for(at):
     hear("me, or stop", part=part(2))
     due = LATER + 5 * MINUTE
     assert not stored(due - SECOND)
-    inbound.settle(due - SECOND)
+    inbound.report_incomplete(due - SECOND)
     assert not Event.select().count()
     (reply,) = stored(due)
     assert (reply.text, reply.may_be_no, reply.opted_out) == ("me, or stop", True, False)
     for _ in range(2):
-        inbound.settle(due)
+        inbound.report_incomplete(due)
         assert told()["text"] == "me, or stop"
     hear("Call ", due, part=part(1))  # too late
     assert len(stored(due)) == 1
@@ -295,7 +293,7 @@ def test_a_no_in_or_across_the_parts_that_came_is_for_people_though_others_are_m
         hear(text, part=part(number, 3))
     (reply,) = stored(LATER + 5 * MINUTE)
     assert reply.may_be_no == (texts[0] not in ("please st", "take me")), "before it is settled"
-    inbound.settle(LATER + 5 * MINUTE)
+    inbound.report_incomplete(LATER + 5 * MINUTE)
     assert (Reply.get().may_be_no, told()["may_be_no"]) == (True, True)
     assert not OptedOut.lists(NEW_YORK)
 
@@ -305,7 +303,7 @@ def test_what_was_read_before_it_was_told_is_decided():
     address()
     (reply,) = hear("please stop by", LATER + 5 * MINUTE, part=part(1)) or Reply.select()
     Reply.mark_read([reply.id], "Olga", LATER + 10 * MINUTE)
-    inbound.settle(LATER + 10 * MINUTE)
+    inbound.report_incomplete(LATER + 10 * MINUTE)
     assert (Reply.get().may_be_no, told()["may_be_no"]) == (False, False)
 
 
@@ -466,7 +464,7 @@ def test_nobody_is_told_of_a_reply_to_none_or_without_an_address():
 
 
 def answers():
-    return [*Message.select().where(Message.answers.is_null(False)).order_by(Message.id)]
+    return [*Message.select().where(Message.auto_reply_to.is_null(False)).order_by(Message.id)]
 
 
 @pytest.mark.parametrize(
@@ -484,7 +482,9 @@ def answers():
 def test_a_no_and_a_call_for_help_are_answered_under_the_key_of_the_message(text, answer, word):
     message = sent(available_to_group=True, country="US")
     hear(text, rules=ANSWERING)
-    given = [(m.to, m.message, m.answers, m.key_id, m.status, m.max_retries) for m in answers()]
+    given = [
+        (m.to, m.message, m.auto_reply_to, m.key_id, m.status, m.max_retries) for m in answers()
+    ]
     one = (NEW_YORK, answer, word, message.key_id, Status.QUEUED, 0)
     assert given == ([one] if answer else [])
     assert all(m.available_to_group and m.country == "US" and m.parts == 1 for m in answers())
@@ -519,7 +519,7 @@ def test_within_a_day_a_number_has_one_answer_of_each_kind():
     for hours in (0, 1, 23, 24, 47):
         for text in ("STOP", "HELP", "START"):
             hear(text, LATER + hours * HOUR, ANSWERING)
-    given = {(m.answers, m.created_at) for m in answers()}
+    given = {(m.auto_reply_to, m.created_at) for m in answers()}
     assert given == {(word, LATER + n * DAY) for n in (0, 1) for word in ("STOP", "HELP")}
     assert len(answers()) == 4
 
@@ -538,7 +538,7 @@ def test_within_a_day_a_number_has_one_answer_of_each_kind():
 def test_what_was_never_tried_does_not_count(columns, again_):
     sent()
     hear("HELP", rules=ANSWERING)
-    Message.update(columns).where(Message.answers == "HELP").execute()
+    Message.update(columns).where(Message.auto_reply_to == "HELP").execute()
     hear("HELP", LATER + MINUTE, ANSWERING)
     assert len(answers()) == 1 + again_
 
@@ -548,7 +548,7 @@ def test_answers_count_for_limits_of_key_and_number(post, key, run, at):
     run("keys", "limit", "app", "2/d")
     assert post().status_code == 201
     sent(now=TUESDAY_NOON - 2 * DAY)
-    inbound.record([Said(NEW_YORK, "HELP")], TUESDAY_NOON, ANSWERING)
+    inbound.record([IncomingText(NEW_YORK, "HELP")], TUESDAY_NOON, ANSWERING)
     assert post().status_code == 429
 
 
@@ -573,7 +573,7 @@ def test_no_text_and_no_number_reaches_a_log(caplog):
             hear(text, rules=ANSWERING)
         hear("xyzzy", part=part(1))
         hear("xyzzy", part=part(2))
-        inbound.settle(LATER + HOUR)
+        inbound.report_incomplete(LATER + HOUR)
     logged = [record for record in caplog.records if record.name != "peewee"]
     assert logged
     for record in logged:

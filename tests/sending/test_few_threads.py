@@ -70,7 +70,7 @@ def test_without_any_thread_all_wait_unharmed_and_go_in_the_next_pass(
         waiting = [
             each.__data__ | {"claim_number": 0} for each in Message.select().order_by(Message.id)
         ]
-        tried = Attempt.select(Attempt.message, Attempt.number, Attempt.result)
+        tried = Attempt.select(Attempt.message, Attempt.claim_number, Attempt.result)
         return waiting, [*tried.tuples()]
 
     before = stored()

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from access.do_not_call import DoNotCall, OptedOut
-from carriers import CarrierError, Receipt, Reply, Shown
+from carriers import CarrierError, IncomingText, Receipt, Shown
 from databases import on_both
 from fake_carrier import (
     ACCOUNT,
@@ -291,8 +291,8 @@ def test_send_rate_holds_for_it_too(give, keeping):
 
 def test_what_answers_a_reply_is_given_again_within_its_two_minutes(give, keeping):
     held(Status.SENT, finished_at=TUESDAY_NOON - HOUR, created_at=TUESDAY_NOON - HOUR)
-    inbound.record([Reply(NEW_YORK, "STOP")], TUESDAY_NOON, RULES)
-    answer = Message.get(Message.answers.is_null(False))
+    inbound.record([IncomingText(NEW_YORK, "STOP")], TUESDAY_NOON, RULES)
+    answer = Message.get(Message.auto_reply_to.is_null(False))
     give(keeping, TOOK)
     give(keeping, None, 60)
     assert (again(answer).status, len(keeping.given)) == (Status.SENT, 2)

@@ -21,7 +21,7 @@ from scheduler import Scheduler
 from sending import heartbeats
 from sending.heartbeats import FRESH
 from sending.runtime import Clock, Runtime, Threads
-from sending.sends import LONGEST_LOOK, Send
+from sending.sends import LONGEST_CONNECTING, Send
 from stored_messages import again, store
 
 NIGHT = TUESDAY_NOON + 9 * HOUR  # 9 PM in New York
@@ -184,7 +184,9 @@ def test_a_text_is_not_given_for_which_a_stop_comes_while_its_carrier_is_connect
     assert again(message).status == Status.QUEUED
 
 
-@pytest.mark.parametrize(("seconds", "given"), [(LONGEST_LOOK, 1), (LONGEST_LOOK + 0.1, 2)])
+@pytest.mark.parametrize(
+    ("seconds", "given"), [(LONGEST_CONNECTING, 1), (LONGEST_CONNECTING + 0.1, 2)]
+)
 def test_what_connects_at_once_is_judged_once(settings, at, seconds, given):
     """It is claimed again, with a session, if it took longer."""
 

@@ -9,8 +9,7 @@ import pytest
 import scheduler
 from access.do_not_call import OptedOut
 from access.keys import ApiKey, Role
-from carriers import OptOut, Part, Reply
-from carriers.ways import Way
+from carriers import IncomingText, OptOut, Part
 from database import clock, db
 from databases import on_both
 from events.outbox import Event, EventAddress
@@ -49,8 +48,8 @@ def piece_of_a_reply():
     """A part of a reply whose other parts do not come; its key is to be told of it."""
     EventAddress.set(key_named("app"), "http://127.0.0.1:9/", TUESDAY_NOON)
     held(Status.SENT, to=NEIGHBOUR, carrier="fake", finished_at=TUESDAY_NOON - SECOND)
-    part = Reply(NEIGHBOUR, "I think", part=Part("1", 2, 1))
-    inbound.record([part], TUESDAY_NOON, ReplyRules(Way("fake"), "asked", None, None))
+    part = IncomingText(NEIGHBOUR, "I think", part=Part("1", 2, 1))
+    inbound.record([part], TUESDAY_NOON, ReplyRules("fake", "asked", None, None))
 
 
 def of_tester():

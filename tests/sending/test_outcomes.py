@@ -124,9 +124,9 @@ def test_a_message_is_kept_back_by_the_first_rule_that_says_so(fields, opted_out
 @pytest.mark.parametrize(
     ("send_date", "wanted"),
     [
-        (None, Outcome(Status.SCHEDULED, send_at=OPENING, held_by=OPENS)),
+        (None, Outcome(Status.SCHEDULED, send_at=OPENING, waits_for=OPENS)),
         (SUNDAY_NIGHT, None),
-        (SUNDAY_NIGHT - HOUR, Outcome(Status.SCHEDULED, send_at=OPENING, held_by=OPENS)),
+        (SUNDAY_NIGHT - HOUR, Outcome(Status.SCHEDULED, send_at=OPENING, waits_for=OPENS)),
     ],
 )
 def test_business_hours_are_looked_at_unless_a_send_date_still_holds(send_date, wanted):
@@ -151,7 +151,7 @@ def test_quiet_hours_hold_back_whoever_asked_for_it(send_date, wanted):
     held = message(send_date=send_date, first_send_at=SUNDAY_NIGHT)
     assert outcomes.judge_again(held, UNASKABLE, now) is None
     for judgement in (judge(held, rules, False, now), outcomes.judge_again(held, rules, now)):
-        assert judgement == Outcome(Status.SCHEDULED, send_at=wanted[0], held_by=wanted[1])
+        assert judgement == Outcome(Status.SCHEDULED, send_at=wanted[0], waits_for=wanted[1])
 
 
 def test_a_number_that_is_valid_no_longer_fails():

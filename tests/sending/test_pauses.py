@@ -236,9 +236,8 @@ def test_the_late_answer_to_a_probe_lets_nobody_go_beside_that_of_the_next_pause
     probes = []
     for sender, now in ((first, TUESDAY_NOON), (second, TUESDAY_NOON + MINUTE)):
         CarrierState.begin_pause("fake", now)
-        state = state_of("fake")
-        assert state.permission(now + MINUTE, sender) is Permission.PROBE
-        probes.append(state.probe_claimed_at)
+        assert CarrierState.claim_probe("fake", sender, now + MINUTE)
+        probes.append(state_of("fake").probe_claimed_at)
     CarrierState.end_probe("fake", probes[0])
     later = TUESDAY_NOON + HOUR
     assert state_of("fake").permission(later, third) is Permission.NONE
@@ -432,7 +431,9 @@ def test_answers_of_its_own_within_a_batch_end_a_row_of_silences(
     watch = Scheduler(settings, carrier).senders[0].watch
     for batch in (answers, [PAGE]):
         watch.permission(False)
-        watch.note([Answer(Send(Message(), None, 0, None, (0, 0)), error) for error in batch])
+        watch.note_answers(
+            [Answer(Send(Message(), None, 0, None, (0, 0)), error) for error in batch]
+        )
     assert CarrierState.get_by_id("fake").is_down == is_down
 
 

@@ -4,9 +4,7 @@ import pytest
 
 import stored_messages
 from access.keys import ApiKey, Role
-from carriers import Part
-from carriers import Reply as Said
-from carriers.ways import Way
+from carriers import IncomingText, Part
 from database import clock, db
 from databases import on_both, on_sqlite
 from messages import doubts, receipts
@@ -23,7 +21,7 @@ from stored_messages import key_named, store, store_many
 
 pytestmark = on_both
 
-RULES = ReplyRules(Way("twilio"), "asked", "Bye.", "Ask us.")
+RULES = ReplyRules("twilio", "asked", "Bye.", "Ask us.")
 OPERATOR = ApiKey(id=1, name="Olga", role=Role.OPERATOR)
 
 
@@ -55,12 +53,16 @@ ACTIONS = {
     "of a number": lambda: lambda: [*inbox.listing(TUESDAY_NOON, 50, to=NEW_YORK)],
     "since": lambda: lambda: [*inbox.listing(TUESDAY_NOON, 50, since=TUESDAY_NOON)],
     "decided": lambda: lambda: Reply.note_listed([NEW_YORK], "Olga", TUESDAY_NOON),
-    "due": lambda: lambda: inbound.settle(TUESDAY_NOON),
+    "due": lambda: lambda: inbound.report_incomplete(TUESDAY_NOON),
     "purge": lambda: lambda: Reply.purge(TUESDAY_NOON - DAY, TUESDAY_NOON),
     "forget": lambda: lambda: Reply.forget_number(NEW_YORK, TUESDAY_NOON),
-    "a reply": lambda: lambda: inbound.record([Said(NEW_YORK, "HELP")], TUESDAY_NOON, RULES),
+    "a reply": lambda: (
+        lambda: inbound.record([IncomingText(NEW_YORK, "HELP")], TUESDAY_NOON, RULES)
+    ),
     "a part": lambda: (
-        lambda: inbound.record([Said(NEW_YORK, "HELP", part=Part("7", 2, 1))], TUESDAY_NOON, RULES)
+        lambda: inbound.record(
+            [IncomingText(NEW_YORK, "HELP", part=Part("7", 2, 1))], TUESDAY_NOON, RULES
+        )
     ),
 }
 
@@ -138,11 +140,11 @@ def test_no_statement_of_a_claim_reads_the_whole_table(action, many):
 
 
 def test_what_a_scheduler_has_in_hand_is_found_by_one_lookup(many):
-    def held():
-        Attempt.held(stored_messages.SENDER, "fake")
+    def open_of_sender():
+        Attempt.open_of(stored_messages.SENDER, "fake")
 
-    (plan,) = plans(held)
-    assert not reads_whole(held)
+    (plan,) = plans(open_of_sender)
+    assert not reads_whole(open_of_sender)
     assert any("attempt_sender" in line for line in plan)
 
 

@@ -53,7 +53,7 @@ def test_quiet_hours_that_begin_after_the_claim_hold_a_text_back(
         (NINE_PM - SECOND, 72 * HOUR, {}, {}, MINUTE),
         (NINE_PM - 3 * HOUR, 72 * HOUR, {}, {"quiet_hours": None}, 72 * HOUR),
         (NINE_PM - 26 * HOUR, 72 * HOUR, {}, {}, 2 * HOUR),
-        (NINE_PM - SECOND, 2 * MINUTE, {"answers": "STOP"}, {}, 2 * MINUTE),
+        (NINE_PM - SECOND, 2 * MINUTE, {"auto_reply_to": "STOP"}, {}, 2 * MINUTE),
     ],
     ids=[
         *("quiet hours", "expiry", "at least a minute", "no quiet hours", "another evening"),

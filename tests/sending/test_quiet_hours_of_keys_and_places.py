@@ -37,7 +37,7 @@ QUIET += ["sat 12:00-11:00, holidays 00:00-24:00, mon-fri 20:00-07:00"]
 def is_quiet(number, at, rules):
     """Say whether it is quiet for a number by the rules of a key."""
     recipient = recipients.find(number)
-    return rules.hours(recipient).silence(recipient.clocks, at) is not None
+    return rules.hours(recipient).quiet_time(recipient.clocks, at) is not None
 
 
 class Sky(FakeCarrier):

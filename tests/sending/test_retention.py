@@ -10,7 +10,6 @@ import carriers
 from access.audit import Audit
 from access.do_not_call import LastReply
 from carriers import Receipt
-from carriers.ways import Way
 from database import PAGE
 from databases import on_both, on_sqlite
 from events.outbox import Event, EventAddress
@@ -67,7 +66,7 @@ def test_what_ended_loses_its_text_and_then_goes_when_it_is_too_old_and_not_befo
     assert texts == {at_edge.id: None, old.id: None, new.id: "Hello"}
     assert gone.id not in texts
     stored = again(old)
-    assert (stored.to, stored.answer, stored.request_digest) == (None,) * 3
+    assert (stored.to, stored.response, stored.request_digest) == (None,) * 3
     assert (stored.status, stored.finished_at) == (status, old.finished_at)
 
 
@@ -127,7 +126,7 @@ def test_what_ended_by_a_receipt_that_was_kept_is_forgotten_though_that_came_lon
     """The scheduler died with the text in hand, and none ran for two days."""
     message = store(status=Status.SENDING, carrier="us")
     taken = [Receipt("1", True, None, NEW_YORK)]
-    receipts.record_receipts(taken, TUESDAY_NOON + MINUTE, Way("us"))
+    receipts.record_receipts(taken, TUESDAY_NOON + MINUTE, "us")
     now = TUESDAY_NOON + 2 * DAY
     take_over(now)
     run_pass(now, keep_texts=DAY)
@@ -140,11 +139,11 @@ def test_what_ended_by_a_receipt_that_was_kept_is_forgotten_though_that_came_lon
 
 def test_with_its_replies_a_number_that_was_never_listed_is_forgotten_whole(run_pass):
     """That it said START last is kept beside them; not its number for ever."""
-    rules = inbound.ReplyRules(Way("twilio"), "asked", None, None)
+    rules = inbound.ReplyRules("twilio", "asked", None, None)
     said = (NEW_YORK, "START", KEPT + MILLISECOND), (LONDON, "START", KEPT + DAY)
     said += (LONDON, "START", KEPT), (NEIGHBOUR, "STOP", KEPT + DAY)
     for number, word, age in said:
-        inbound.record([carriers.Reply(number, word, None)], TUESDAY_NOON - age, rules)
+        inbound.record([carriers.IncomingText(number, word, None)], TUESDAY_NOON - age, rules)
     run_pass(keep_texts=KEPT)
     assert [reply.number for reply in Reply.select()] == [LONDON]
     assert {each.number for each in LastReply.select()} == {LONDON, NEIGHBOUR}
@@ -167,7 +166,9 @@ def test_schedulers_at_once_do_not_stand_in_each_others_way(settings, at):
     kept = settings._replace(keep_texts=KEPT, keep_messages=2 * KEPT)
 
     done = Counter()
-    while some := sum(at_once(*[partial(retention.forget, kept, TUESDAY_NOON)] * 4), Counter()):
+    while some := sum(
+        at_once(*[partial(retention.redact_and_purge, kept, TUESDAY_NOON)] * 4), Counter()
+    ):
         done += some
     assert done == {"redacted": 3 * PAGE}
     assert texts() == 0
@@ -177,7 +178,7 @@ def test_a_batch_is_redacted_at_a_time(settings, at):
     at(TUESDAY_NOON)
     store_many(PAGE + 7, status=Status.SENT, finished_at=TUESDAY_NOON - 100 * DAY)
     kept = settings._replace(keep_texts=KEPT)
-    done = [retention.forget(kept, TUESDAY_NOON) for _ in range(3)]
+    done = [retention.redact_and_purge(kept, TUESDAY_NOON) for _ in range(3)]
     assert done == [{"redacted": PAGE}, {"redacted": 7}, {}]
 
 

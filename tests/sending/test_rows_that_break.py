@@ -9,9 +9,7 @@ from peewee import OperationalError
 
 from access.do_not_call import DoNotCall
 from broken_rows import BAD, TEXT, breaks, unreadable
-from carriers import LateAnswer, Receipt
-from carriers import Reply as Said
-from carriers.ways import Way
+from carriers import IncomingText, LateAnswer, Receipt
 from databases import on_both
 from events.outbox import Event, EventAddress
 from fake_carrier import FOR_GOOD, FOR_NOW, FakeCarrier
@@ -133,11 +131,11 @@ def address(key):
 def unfinished(database_url):
     """Replies to messages of a key that is told of them; of each, a part is missing."""
     address(key_named("app"))
-    rules = ReplyRules(Way("fake"), "asked", None, None)
+    rules = ReplyRules("fake", "asked", None, None)
 
     def write(number):
         store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON - HOUR, carrier="fake")
-        said = Said(number, TEXT, message_ids=(number,), part=("7", 2, 1))
+        said = IncomingText(number, TEXT, message_ids=(number,), part=("7", 2, 1))
         inbound.record([said], TUESDAY_NOON, rules)
         return Reply.get(Reply.number == number)
 
@@ -457,7 +455,10 @@ def test_a_late_answer_and_a_reply_that_break_their_record_stop_none_behind_them
         record_reply(said, *rest)
 
     monkeypatch.setattr(inbound, "record_reply", fail)
-    replies = Said(BAD, TEXT, message_ids=("x",)), Said(messages[1].to, "yes", message_ids=("y",))
+    replies = (
+        IncomingText(BAD, TEXT, message_ids=("x",)),
+        IncomingText(messages[1].to, "yes", message_ids=("y",)),
+    )
     telling = Telling(LateAnswer(BAD, None), delivered("R0"), *replies, delivered("R1"))
     run = lasting(settings, telling, at)
     for second in range(6):
@@ -539,7 +540,7 @@ def test_one_of_whom_nothing_can_be_taken_over_stops_none_behind_it(run_pass, br
     assert sum(run_pass(TUESDAY_NOON + n * SECOND)["taken over"] for n in (0, 1)) == 3
     assert {again(each).status for each in store_many_of_other} == {Status.SENT}
     assert str(SENDER) in caplog.text
-    assert Attempt.in_hand(SENDER).count() == 4
+    assert Attempt.under_way(SENDER).count() == 4
     caplog.clear()
     run_pass(TUESDAY_NOON + MINUTE)
     assert errors(caplog) == [], "not at each pass"
@@ -567,10 +568,10 @@ def test_a_text_that_breaks_retention_is_kept_and_all_others_are_forgotten(
 def test_a_reply_that_breaks_retention_is_kept_and_all_others_are_forgotten(
     run_pass, broken, caplog
 ):
-    rules = ReplyRules(Way("fake"), "asked", None, None)
+    rules = ReplyRules("fake", "asked", None, None)
     for number in (BAD, NEW_YORK):
         store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON - 9 * DAY, carrier="fake")
-        inbound.record([Said(number, TEXT)], TUESDAY_NOON - 9 * DAY, rules)
+        inbound.record([IncomingText(number, TEXT)], TUESDAY_NOON - 9 * DAY, rules)
     bad = Reply.get(Reply.number == BAD)
     broken("reply", bad, "TRUE", "DELETE")
     run_pass(TUESDAY_NOON, keep_messages=7 * DAY)
@@ -587,7 +588,7 @@ def test_a_chore_that_breaks_stops_neither_texts_nor_other_chores(
     def fail(now):
         raise KeyError(BAD)
 
-    monkeypatch.setattr(receipts, "forget", fail)
+    monkeypatch.setattr(receipts, "forget_unmatched", fail)
     due(3)
     assert run_pass(TUESDAY_NOON)["sent"] == 4
     assert errors(caplog) != []

@@ -300,7 +300,7 @@ def test_what_waits_for_a_country_that_is_not_allowed_any_more_fails_when_its_ti
 def test_what_answers_a_reply_goes_whatever_countries_are_allowed(run_pass, carrier, key):
     """It goes back to a number that has just written."""
     rule("app", countries="CA")
-    store(answers="STOP", expires_at=TUESDAY_NOON + MINUTE)
+    store(auto_reply_to="STOP", expires_at=TUESDAY_NOON + MINUTE)
     run_pass(TUESDAY_NOON)
     assert carrier.numbers == [NEW_YORK]
 

@@ -4,8 +4,8 @@ import pytest
 
 import carrier_servers
 import carriers
-from carriers import CarrierError, Receipt, ways
-from carriers.ways import Way
+from carriers import CarrierError, Receipt, configs
+from carriers.configs import CarrierConfig
 from database import db
 from databases import on_both
 from fake_carrier import FOR_GOOD, FOR_NOW
@@ -30,13 +30,13 @@ from sending.carrier_state import CarrierState
 from sending.outcomes import MAY_HAVE_TAKEN_IT, UNANSWERED
 from several_carriers import (
     ACCOUNT,
+    NO_ROUTE,
     OF_APP,
     OF_GB,
     OF_SHOP,
     OF_US,
     SILENT,
     UNREACHED,
-    WAY,
     NamedCarrier,
 )
 from stored_messages import (
@@ -78,25 +78,25 @@ def test_what_one_refused_as_the_account_loses_no_retry_where_the_next_does_the_
 
 def test_the_longest_due_goes_first_whoever_else_could_take_it(run_both, us, eu):
     """A stand-in's own texts and those of the other are one queue."""
-    ways = [Way("us", countries=frozenset({"US"})), Way("eu")]
+    configs = [CarrierConfig("us", countries=frozenset({"US"})), CarrierConfig("eu")]
     us.answer = UNREACHED
     store()
-    run_both(TUESDAY_NOON, ways)
+    run_both(TUESDAY_NOON, configs)
     for seconds, (number, country) in enumerate([(NEW_YORK, "US"), (LONDON, "GB")] * 3):
         due = TUESDAY_NOON - seconds * SECOND
         store(to=number, country=country, send_at=due, message=str(seconds))
-    run_both(TUESDAY_NOON + SECOND, ways, send_concurrency=1, **ALWAYS_OPEN)
+    run_both(TUESDAY_NOON + SECOND, configs, send_concurrency=1, **ALWAYS_OPEN)
     assert [text for _, text in eu.texts[1:]] == [*"543210"]
 
 
-def test_an_answer_of_one_ends_no_others_row_of_silences(database_url):
+def test_an_answer_of_one_ends_no_others_row_of_unanswered_texts(database_url):
     for name in ("us", "eu"):
         CarrierState.prepare(name)
-        CarrierState.count_silence(name)
-    silences = [CarrierState.count_silence("eu") for _ in range(3)]
-    assert silences == [False] * 3
-    CarrierState.reset_silences("us")
-    assert CarrierState.count_silence("eu"), "the fifth"
+        CarrierState.count_unanswered(name)
+    are_down = [CarrierState.count_unanswered("eu") for _ in range(3)]
+    assert are_down == [False] * 3
+    CarrierState.reset_unanswered("us")
+    assert CarrierState.count_unanswered("eu"), "the fifth"
 
 
 @pytest.mark.parametrize(
@@ -141,12 +141,12 @@ def test_one_that_cannot_be_asked_is_tried_with_one_text_that_is_not_in_doubt(ru
         ([FOR_GOOD], [], Status.FAILED, 1, "us", (1, 0)),
         ([FOR_NOW] * 2, [FOR_NOW] * 2, Status.FAILED, 4, "eu", (2, 2)),  # in a circle
         ([FOR_NOW], [None], Status.SENT, 2, "eu", (1, 1)),
-        ([WAY], [None], Status.SENT, 1, "eu", (1, 1)),
+        ([NO_ROUTE], [None], Status.SENT, 1, "eu", (1, 1)),
         ([UNREACHED], [None], Status.SENT, 1, "eu", (1, 1)),
         ([SILENT, None], [], Status.SENT, 2, "us", (2, 0)),
         ([SILENT] * 2, [], Status.FAILED, 2, "us", (2, 0)),
         ([FOR_NOW, SILENT], [SILENT], Status.FAILED, 3, "us", (2, 1)),
-        ([WAY], [SILENT] * 2, Status.FAILED, 2, "eu", (1, 2)),
+        ([NO_ROUTE], [SILENT] * 2, Status.FAILED, 2, "eu", (1, 2)),
     ],
 )
 def test_a_text_goes_round_until_it_ends_or_two_copies_may_be_taken(
@@ -167,13 +167,13 @@ def test_a_text_goes_round_until_it_ends_or_two_copies_may_be_taken(
 
 
 def test_where_no_way_is_left_the_no_is_what_it_is_with_one_carrier(run_both, us, eu):
-    us.answer = eu.answer = WAY
+    us.answer = eu.answer = NO_ROUTE
     store(max_retries=0)
     run_both(TUESDAY_NOON)
     message = Message.get()
     assert (message.status, message.attempts) == (Status.QUEUED, 0)
-    assert len(us.texts) == 1, "it refused this text's way"
-    assert CarrierState.get_by_id("eu").trouble == str(WAY)
+    assert len(us.texts) == 1, "it has no route for this text"
+    assert CarrierState.get_by_id("eu").trouble == str(NO_ROUTE)
 
 
 @pytest.mark.parametrize(
@@ -182,10 +182,13 @@ def test_where_no_way_is_left_the_no_is_what_it_is_with_one_carrier(run_both, us
 )
 def test_a_rate_of_its_own_stands_in_place_of_the_setting(run_both, us, eu, of_us, of_all, given):
     """Within one instant no more goes than is free after a pause."""
-    ways = [Way("us", countries={"US"}, rate=of_us), Way("eu", countries={"GB"})]
+    configs = [
+        CarrierConfig("us", countries={"US"}, rate=of_us),
+        CarrierConfig("eu", countries={"GB"}),
+    ]
     for country in ("US", "GB"):
         store_many(20, country=country)
-    run_both(TUESDAY_NOON, ways, send_rate=of_all)
+    run_both(TUESDAY_NOON, configs, send_rate=of_all)
     assert (len(us.texts), len(eu.texts)) == given
 
 
@@ -223,23 +226,23 @@ def test_what_cannot_be_asked_about_ends_in_time_as_people_wanted_it(run_both, i
     us, eu = both = asked_both()
     us.answer = us.health = SILENT
     message = store(first_send_at=TUESDAY_NOON)
-    ways = [Way("us"), Way("eu", countries={"GB"})]
-    run_both(TUESDAY_NOON, ways, carriers=both)
+    configs = [CarrierConfig("us"), CarrierConfig("eu", countries={"GB"})]
+    run_both(TUESDAY_NOON, configs, carriers=both)
     if status == Status.CANCELLED:
         decide_on(again(message)).cancel("shell", TUESDAY_NOON)
     us.answer = us.health = UNREACHED
     left = both if is_there else [eu]
     for hours in (1, 71.9):
-        run_both(TUESDAY_NOON + hours * HOUR, ways, carriers=left, **ALWAYS_OPEN)
+        run_both(TUESDAY_NOON + hours * HOUR, configs, carriers=left, **ALWAYS_OPEN)
         assert again(message).status in (Status.SCHEDULED, Status.QUEUED)
     for hours in (73, 74):
-        run_both(TUESDAY_NOON + hours * HOUR, ways, carriers=left, **ALWAYS_OPEN)
+        run_both(TUESDAY_NOON + hours * HOUR, configs, carriers=left, **ALWAYS_OPEN)
     assert again(message).status == status
     assert MAY_HAVE_TAKEN_IT in again(message).last_error
     assert eu.texts == []
     then = TUESDAY_NOON + 75 * HOUR
     for name, becomes in (("eu", status), ("us", Status.DELIVERED)):
-        receipts.record_receipts([Receipt("SM1", True, None, NEW_YORK)], then, Way(name))
+        receipts.record_receipts([Receipt("SM1", True, None, NEW_YORK)], then, name)
         assert again(message).status == becomes, "another carrier says nothing of it"
 
 
@@ -310,12 +313,12 @@ def test_two_carriers_may_use_the_same_reference(database_url, early):
 
     def say_yes():
         for name, message in messages.items():
-            receipts.record_accepted({message.id: "7"}, TUESDAY_NOON, Way(name))
+            receipts.record_accepted({message.id: "7"}, TUESDAY_NOON, name)
 
     if not early:
         say_yes()
-    receipts.record_receipts([Receipt("7", True, None)], TUESDAY_NOON, Way("us"))
-    receipts.record_receipts([Receipt("7", False, "off")], TUESDAY_NOON, Way("eu"))
+    receipts.record_receipts([Receipt("7", True, None)], TUESDAY_NOON, "us")
+    receipts.record_receipts([Receipt("7", False, "off")], TUESDAY_NOON, "eu")
     if early:
         say_yes()
     statuses = [again(message).status for message in messages.values()]
@@ -327,9 +330,9 @@ def test_a_reference_that_is_known_under_any_name_is_no_other_texts(database_url
     """One account may have two names, or another one than yesterday."""
     store(status=Status.SENT, carrier="eu", carrier_reference="7", finished_at=TUESDAY_NOON)
     doubtful = store(status=Status.SENDING, in_doubt=1, in_doubt_with="us")
-    (copy,) = doubts.unclear_at(Way("us"), doubtful.id)
-    assert not receipts.found(copy, ["7"], TUESDAY_NOON, Way("us"))
-    assert receipts.found(copy, ["7", "8"], TUESDAY_NOON, Way("us"))
+    (copy,) = doubts.unclear_at("us", doubtful.id)
+    assert not receipts.found(copy, ["7"], TUESDAY_NOON, "us")
+    assert receipts.found(copy, ["7", "8"], TUESDAY_NOON, "us")
     assert again(doubtful).carrier_reference == "8"
 
 
@@ -340,7 +343,7 @@ def run_names(twilio_server, run_both):
     url = " ".join(f"{twilio_server.url}#name={name}&keys={key}" for name, key in names.items())
 
     def run(at):
-        run_both(at, ways.parse(url), ways.connect_all(ways.parse(url), 4, 5))
+        run_both(at, configs.parse(url), configs.connect_all(configs.parse(url), 4, 5))
 
     return run
 
@@ -382,7 +385,10 @@ def test_while_one_carrier_may_have_a_text_an_equal_one_goes_through_another(run
     us.health = CarrierError("out of order")
     store(key=key_named("first"), in_doubt=1, in_doubt_with="us", in_doubt_since=TUESDAY_NOON)
     store(key=key_named("second"))
-    keys = [Way("us", keys=frozenset(["first"])), Way("eu", keys=frozenset(["second"]))]
+    keys = [
+        CarrierConfig("us", keys=frozenset(["first"])),
+        CarrierConfig("eu", keys=frozenset(["second"])),
+    ]
     run_both(TUESDAY_NOON, keys, both)
     assert (us.texts, eu.texts) == ([], [(NEW_YORK, "Hello")])
 
@@ -395,14 +401,14 @@ def test_a_copy_of_before_a_retry_that_is_ruled_out_leaves_the_doubt_of_another(
     message = store(in_doubt=2, in_doubt_with="us eu", in_doubt_since=TUESDAY_NOON)
 
     def find_late(*question):
-        Message.update(tries_before=1, in_doubt=1).execute()
+        Message.update(claims_before_retry=1, in_doubt=1).execute()
         db.close()  # of this thread
         return find(*question)
 
     if is_meanwhile:
         us.find = find_late
     else:
-        Message.update(tries_before=1, in_doubt=1).execute()
+        Message.update(claims_before_retry=1, in_doubt=1).execute()
     decide_on(message).cancel("shell", TUESDAY_NOON)
     run_both(TUESDAY_NOON + MINUTE)
     assert us.asked == [NEW_YORK]
@@ -430,9 +436,7 @@ def test_a_carrier_is_asked_about_its_copy_though_the_receipt_of_anothers_has_en
     message = held(Status.SENDING, claimed_for="eu", **doubt) if dies else store(**doubt)
 
     def end():
-        inbound.record_reports(
-            [Receipt("1", False, "off", NEW_YORK)], TUESDAY_NOON, False, Way("us")
-        )
+        inbound.record_reports([Receipt("1", False, "off", NEW_YORK)], TUESDAY_NOON, False, "us")
         assert again(message).status == Status.UNDELIVERED
         eu.has[NEW_YORK] = ["2"]
         return SILENT
@@ -451,7 +455,7 @@ def test_a_carrier_is_asked_about_its_copy_though_the_receipt_of_anothers_has_en
 
 @pytest.mark.slow
 def test_a_message_that_is_retried_may_go_through_all_carriers_again(run_both, us, eu):
-    us.answer, eu.answer = WAY, FOR_GOOD
+    us.answer, eu.answer = NO_ROUTE, FOR_GOOD
     message = store()
     assert run_both(TUESDAY_NOON)["failed"] == 1
     us.answer = None
@@ -487,7 +491,7 @@ def test_a_single_pass_gives_a_lone_carrier_all_that_it_may_be_given(
     run_both, us, options, its_own
 ):
     store_each()
-    counts = run_both(TUESDAY_NOON, [Way("us", **options)], carriers=[us], **ALWAYS_OPEN)
+    counts = run_both(TUESDAY_NOON, [CarrierConfig("us", **options)], carriers=[us], **ALWAYS_OPEN)
     assert counts["sent"] == len(its_own)
     assert given(us) == its_own
 
@@ -508,11 +512,11 @@ def test_what_waits_when_the_options_change_goes_by_the_new_ones(
     run_both, us, eu, before, after, then
 ):
     """The other carrier may be used for nobody's texts."""
-    nobody = Way("eu", keys={"nobody"})
+    nobody = CarrierConfig("eu", keys={"nobody"})
     store_each()
-    run_both(TUESDAY_NOON, [Way("us", **before), nobody], **ALWAYS_OPEN)
+    run_both(TUESDAY_NOON, [CarrierConfig("us", **before), nobody], **ALWAYS_OPEN)
     already = given(us)
-    run_both(TUESDAY_NOON, [Way("us", **after), nobody], **ALWAYS_OPEN)
+    run_both(TUESDAY_NOON, [CarrierConfig("us", **after), nobody], **ALWAYS_OPEN)
     assert given(us) - already == then
     assert eu.texts == []
     left = {message.message for message in Message.select() if message.status == "queued"}
@@ -552,8 +556,8 @@ def test_a_reply_belongs_to_a_text_of_which_its_carrier_may_have_a_copy(
     message = in_doubt_at_us(TUESDAY_NOON) if may_have_it else store()
     go_on_through_eu(run_both, us, TUESDAY_NOON + HOUR)
     assert (again(message).status, again(message).carrier) == (Status.SENT, "eu")
-    said = carriers.Reply(NEW_YORK, "Which shop?")
-    inbound.record([said], TUESDAY_NOON + 2 * HOUR, ReplyRules(Way("us"), "asked", None, None))
+    said = carriers.IncomingText(NEW_YORK, "Which shop?")
+    inbound.record([said], TUESDAY_NOON + 2 * HOUR, ReplyRules("us", "asked", None, None))
     assert Reply.get().message_id == (message.id if may_have_it else None)
 
 
@@ -572,5 +576,5 @@ def test_a_late_receipt_of_a_copy_from_before_a_retry_is_no_other_texts(
         first.update(send_at=TUESDAY_NOON + DAY).execute()
     second = in_doubt_at_us(TUESDAY_NOON + 4 * HOUR)
     late = Receipt("SM1", True, number=NEW_YORK)
-    inbound.record_reports([late], TUESDAY_NOON + 5 * HOUR, False, Way("us"))
+    inbound.record_reports([late], TUESDAY_NOON + 5 * HOUR, False, "us")
     assert again(second).status == Status.SCHEDULED, "which of the two is not known"

@@ -420,9 +420,9 @@ def test_the_simulators_pause_is_its_own_and_so_is_the_carriers(run_pass, carrie
 def test_the_state_of_the_testers_simulator_is_not_the_services(run_pass, carrier, tester):
     store(key=tester)
     run_pass(TUESDAY_NOON)
-    assert CarrierState.latest().name == "fake"
+    assert CarrierState.of_latest_pass()[0].name == "fake"
     run_pass(TUESDAY_NOON + SECOND, carrier=None)
-    assert CarrierState.latest().name == ""
+    assert CarrierState.of_latest_pass()[0].name == ""
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 
 from carriers import CarrierError
-from carriers.ways import Way
+from carriers.configs import CarrierConfig
 from databases import on_both
 from messages.model import Status
 from own_threads import IN_ORDER
@@ -17,7 +17,7 @@ from stored_messages import statuses, store, store_many
 
 pytestmark = on_both
 
-ANY = Way("us"), Way("eu")
+ANY = CarrierConfig("us"), CarrierConfig("eu")
 REFUSED = CarrierError("it refuses the account", account=True)
 
 
@@ -25,8 +25,8 @@ REFUSED = CarrierError("it refuses the account", account=True)
 def lasting(settings, us, eu, at, without_waiting):
     """Make passes of a scheduler that lasts, so many seconds after noon."""
 
-    def make(ways=ANY, carriers=(us, eu), **changes):
-        url = " ".join(map(written, ways))
+    def make(configs=ANY, carriers=(us, eu), **changes):
+        url = " ".join(map(written, configs))
         changed = settings._replace(carrier_url=url, **ALWAYS_OPEN, **changes)
         first, *others = carriers
         one = Scheduler(changed, first, IN_ORDER, others)
@@ -55,9 +55,12 @@ def test_it_gets_the_first_text_that_comes_once_its_pause_is_over(
     One that comes `between` is stored when the one in trouble has just found none.
     """
     down, other = (us, eu) if first == "us" else (eu, us)
-    ways = [Way("us", countries={"GB"} if first == "eu" else None), Way("eu")]
+    configs = [
+        CarrierConfig("us", countries={"GB"} if first == "eu" else None),
+        CarrierConfig("eu"),
+    ]
     number = {"to": LONDON, "country": "GB"}
-    run_pass = lasting(ways)
+    run_pass = lasting(configs)
     us.answer = eu.answer = None
     if first == "eu":  # it is the second in the row, and the only one after a no
         number["lane"] = "GB>us"
@@ -113,8 +116,8 @@ def test_others_go_through_the_stand_in_while_one_is_tried(lasting, us, eu):
 @pytest.mark.parametrize("why", ["in doubt", "no room", "used rate", "of a stopped scheduler"])
 def test_what_it_cannot_be_tried_with_is_not_left_to_it(lasting, us, eu, why):
     us.answer = UNREACHED
-    ways = [Way("us", rate=0.1 if why == "used rate" else None), Way("eu")]
-    run_pass = lasting(ways)
+    configs = [CarrierConfig("us", rate=0.1 if why == "used rate" else None), CarrierConfig("eu")]
+    run_pass = lasting(configs)
     store()
     run_pass(0)
     run_pass(100)
@@ -122,7 +125,7 @@ def test_what_it_cannot_be_tried_with_is_not_left_to_it(lasting, us, eu, why):
         used_until = round((TUESDAY_NOON + 500 * SECOND).timestamp() * 1_000_000)
         CarrierState.update(rate_used_until=used_until).where(CarrierState.name == "us").execute()
     elif why == "of a stopped scheduler":
-        run_pass = lasting([Way("eu")], [eu])
+        run_pass = lasting([CarrierConfig("eu")], [eu])
     elif why == "no room":
         another = {"probe_claimed_at": TUESDAY_NOON + 100 * SECOND, "probe_claimed_by": uuid4()}
         CarrierState.update(another).execute()
@@ -136,7 +139,7 @@ def test_what_was_left_to_one_that_takes_none_goes_through_the_other_in_the_same
     lasting, us, eu
 ):
     """The one that is to be tried does its step behind the other."""
-    eu.answer, run_pass = UNREACHED, lasting([Way("us"), Way("eu", rate=0.1)])
+    eu.answer, run_pass = UNREACHED, lasting([CarrierConfig("us"), CarrierConfig("eu", rate=0.1)])
     store(lane="US>us")
     run_pass(0)
     used_until = round((TUESDAY_NOON + 500 * SECOND).timestamp() * 1_000_000)

@@ -301,7 +301,7 @@ def assert_as_asked(clients, messages):
         assert message.parts == count_parts(asked["message"])
         if send_date:
             assert answer["scheduled_send_date"] == send_date.replace("+00:00", ".000Z")
-        assert message.answer is None or json.loads(message.answer) == answer
+        assert message.response is None or json.loads(message.response) == answer
     assert not by_id
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from carriers import CarrierError
-from carriers.ways import Way
+from carriers.configs import CarrierConfig
 from fake_carrier import FakeCarrier
 from own_threads import IN_ORDER
 from scheduler import Scheduler
@@ -12,7 +12,7 @@ UNREACHED = CarrierError("there is no connection", unreached=True)
 SILENT = CarrierError("it gave no answer", in_doubt=True, silent=True)
 ACCOUNT = CarrierError("it refuses the account", account=True)
 LONG_PAUSE = CarrierError("slow down", too_fast=True, retry_after=90)
-WAY = CarrierError("its sender does not reach this country", account=True, no_route=True)
+NO_ROUTE = CarrierError("its sender does not reach this country", account=True, no_route=True)
 
 OF_US, OF_GB = {"countries": frozenset({"US"})}, {"countries": frozenset({"GB"})}
 OF_APP, OF_SHOP = {"keys": frozenset({"app"})}, {"keys": frozenset({"shop"})}
@@ -73,15 +73,15 @@ def eu():
 
 @pytest.fixture
 def run_both(settings, us, eu, at, without_waiting):
-    """Run one pass with two carriers at an instant: `run_both(NOON, ways=[Way("us"), …])`.
+    """Run one pass with two carriers at an instant: `run_both(NOON, [CarrierConfig("us"), …])`.
 
     `run_both.runtime` is what it runs on.
     """
 
-    def run(instant, ways=None, carriers=None, **changes):
+    def run(instant, configs=None, carriers=None, **changes):
         at(instant)
         changed = settings._replace(
-            carrier_url=" ".join(map(written, ways or [])) or None, **changes
+            carrier_url=" ".join(map(written, configs or [])) or None, **changes
         )
         first, *others = carriers or (us, eu)
         return Scheduler(changed, first, run.runtime, others).run_pass()
@@ -90,8 +90,11 @@ def run_both(settings, us, eu, at, without_waiting):
     return run
 
 
-def written(way: Way) -> str:
-    """Write a Way as part of CARRIER_URL; its URL is not used."""
-    options = {"name": way.name, "countries": ",".join(way.countries or ())}
-    options |= {"keys": ",".join(way.keys or ()), "rate": way.rate and f"{way.rate * 60:.0f}/min"}
+def written(config: CarrierConfig) -> str:
+    """Write a CarrierConfig as part of CARRIER_URL; its URL is not used."""
+    options = {"name": config.name, "countries": ",".join(config.countries or ())}
+    options |= {
+        "keys": ",".join(config.keys or ()),
+        "rate": config.rate and f"{config.rate * 60:.0f}/min",
+    }
     return "console:#" + "&".join(f"{name}={value}" for name, value in options.items() if value)

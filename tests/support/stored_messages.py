@@ -12,8 +12,8 @@ from acceptance import NewMessage, Request
 from access.keys import ApiKey, rules_of
 from access.rules import end_of
 from carriers.alphabets import count_parts
+from carriers.configs import CarrierConfig
 from carriers.lanes import Lane, Routes, new_lane
-from carriers.ways import Way
 from database import clock, db
 from messages import waiting
 from messages.attempts import Attempt, Result
@@ -25,7 +25,7 @@ from sending import heartbeats
 from sending.claims import Turns
 from sending.heartbeats import Heartbeat
 
-FAKE = Way("fake")
+FAKE = "fake"
 """The carrier that has the messages of most tests."""
 
 SENDER = uuid.UUID(int=1)
@@ -38,7 +38,7 @@ def store(now=TUESDAY_NOON, **columns):
     first = row["claim_number"] - len(tries) + 1
     message = Message.create(**row)
     for number, each in enumerate(tries, first):
-        Attempt.create(message=message, number=number, **each)
+        Attempt.create(message=message, claim_number=number, **each)
     return again(message)
 
 
@@ -74,12 +74,12 @@ def decide_on(*messages):
 
 def may_take(lane, key, carrier="fake"):
     """Whether a carrier that may be used for all is given a text."""
-    return Routes([FAKE], []).may_take(carrier, lane, key, trouble=())
+    return Routes([CarrierConfig(FAKE)], []).may_take(carrier, lane, key, trouble=())
 
 
 def turns(carrier="fake"):
     """The keys in turn, as of now."""
-    found = Turns(Routes([FAKE], []))
+    found = Turns(Routes([CarrierConfig(FAKE)], []))
     found.look(partial(may_take, carrier=carrier), clock.now())
     return found
 
@@ -117,7 +117,7 @@ def new_message(text="Hello", **fields):
     usual = {"to": NEW_YORK, "country": "US", "parts": 1, "send_date": None, "send_at": now}
     usual |= {"status": Status.QUEUED, "max_retries": 3, "id": new_id(now), "created_at": now}
     usual |= dict.fromkeys(("manual_mode", "available_to_group", "check_dnc"), False)
-    usual |= dict.fromkeys(("idempotency_key", "request_digest", "answer"))
+    usual |= dict.fromkeys(("idempotency_key", "request_digest", "response"))
     is_testers = fields["key"] in {key.id for key in ApiKey.testers()}
     usual["lane"] = new_lane(fields.get("country", "US"), is_testers)
     usual["expires_at"] = fields.get("send_at", now) + 3 * DAY
@@ -164,7 +164,7 @@ def _row(now, columns):
 def _expires_at(message):
     """When it is too late to send a message, by its key's rule or the default of EXPIRE_AFTER."""
     lifetime = rules_of({message.key_id})[message.key_id].lifetime(3 * DAY)
-    return end_of(message.first_send_at, ANSWER_WITHIN if message.answers else lifetime)
+    return end_of(message.first_send_at, ANSWER_WITHIN if message.auto_reply_to else lifetime)
 
 
 def held(status, **columns):
@@ -189,7 +189,7 @@ def store_many(count, now=TUESDAY_NOON, **columns):
     with db.atomic():  # insert_many() takes five times as long
         db.cursor().executemany(f"INSERT INTO message ({names}) VALUES ({marks})", rows)
         given = [
-            {"message": id, "number": number} | each
+            {"message": id, "claim_number": number} | each
             for id in ids
             for number, each in enumerate(tries, 1)
         ]

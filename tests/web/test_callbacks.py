@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from access.do_not_call import DoNotCall, OptedOut
 from answers import refusal
-from carriers.ways import Way
 from database import clock
 from messages import receipts
 from messages.early_receipts import EarlyReceipt
@@ -81,7 +80,7 @@ def test_a_receipt_leaves_a_line_without_number_or_text(open_client, caplog, sai
     message = held(Status.SENDING, message="attack at dawn") if is_early else sent()
     understood(status(open_client(TWILIO), MessageStatus=said))
     if is_early:
-        receipts.record_accepted({message.id: SID}, TUESDAY_NOON, Way("twilio"))
+        receipts.record_accepted({message.id: SID}, TUESDAY_NOON, "twilio")
     (line,) = [each for each in caplog.records if each.name == "receipts"]
     assert line.getMessage() == f"message {message.id} is {said} by a receipt of twilio"
     assert line.levelname == "INFO"

@@ -4,7 +4,6 @@ import pytest
 
 from access.do_not_call import DoNotCall, OptedOut
 from answers import refusal
-from carriers.ways import Way
 from database import clock
 from kits import CLASSES, KITS, NUMBER, PUBLIC_URL, REFERENCE, WITH_CALLBACKS, asked
 from messages import receipts
@@ -157,7 +156,7 @@ def test_any_report_on_a_text_in_doubt_settles_it_at_once(open_client, name, put
         found = again(message)
         assert (found.status, found.carrier_reference) == (became, reference)
         assert (found.attempts, found.in_doubt) == (1, 0)
-    receipts.record_accepted({message.id: reference}, clock.now(), Way(name), {message.id: 1})
+    receipts.record_accepted({message.id: reference}, clock.now(), name, {message.id: 1})
     assert again(message).status == became
 
 

@@ -15,7 +15,7 @@ from hypothesis.strategies import SearchStrategy
 
 import carriers
 from carrier_servers import Answer, CarrierServer, served
-from carriers import Callback, Carrier, OptOut, Reply
+from carriers import Callback, Carrier, IncomingText, OptOut
 
 PUBLIC_URL = "https://sms.example.com/staging"
 NUMBER = "+12125550123"
@@ -117,7 +117,9 @@ def connected(name: str, options: str = "") -> Carrier:
 def unidentified(carrier: Carrier, callback: Callback) -> list:
     """Return what a callback says, without what identifies it."""
     events = carrier.callback(callback)
-    return [e._replace(message_ids=()) if isinstance(e, OptOut | Reply) else e for e in events]
+    return [
+        e._replace(message_ids=()) if isinstance(e, OptOut | IncomingText) else e for e in events
+    ]
 
 
 def asked(callback: Callback) -> dict:

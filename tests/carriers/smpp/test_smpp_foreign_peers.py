@@ -11,7 +11,7 @@ import pytest
 from smpp_texts import received
 
 from carrier_errors import NUMBER, meaning, refused, send
-from carriers import Receipt, Reply
+from carriers import IncomingText, Receipt
 from phone import show
 
 HERE = Path(__file__).parent
@@ -95,7 +95,7 @@ def test_a_foreign_peers_receipts_and_opt_outs_are_read(foreign_peer, connect):
     words = received(carrier, 2)
     (receipt,) = (word for word in words if isinstance(word, Receipt))
     assert receipt[:3] == (reference, True, None)
-    assert Reply(NUMBER, " Stop. ") in words
+    assert IncomingText(NUMBER, " Stop. ") in words
 
 
 def test_a_foreign_peer_refuses_a_wrong_password(foreign_peer, connect):

@@ -9,7 +9,7 @@ from smpp_peer import delivery
 from smpp_texts import answers_to, received
 
 from carrier_errors import NUMBER
-from carriers import Part, Reply, deliveries, pdus
+from carriers import IncomingText, Part, deliveries, pdus
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ from carriers import Part, Reply, deliveries, pdus
     ],
 )
 def test_a_text_is_returned_as_it_came_with_its_number(deliver, octets, options, text, part):
-    assert deliver(octets, **options) == Reply(NUMBER, text, part=part)
+    assert deliver(octets, **options) == IncomingText(NUMBER, text, part=part)
 
 
 def test_a_part_may_end_within_a_character(peer, carrier):
@@ -75,7 +75,7 @@ def test_a_number_is_certain_where_it_is_called_international_or_is_one_of_the_r
     carrier = connect(peer.url, **options)
     carrier.check()
     peer.sessions[0].deliver(delivery(b"STOP", source, ton=ton))
-    assert received(carrier, 1) == [Reply(number, "STOP", certain=certain)]
+    assert received(carrier, 1) == [IncomingText(number, "STOP", certain=certain)]
 
 
 def test_close_acknowledges_what_was_returned_and_nothing_else(peer, carrier):
@@ -93,4 +93,4 @@ def test_close_acknowledges_what_was_returned_and_nothing_else(peer, carrier):
 def test_no_delivery_whatever_is_in_it_raises_more_than_a_value_error(body):
     for command in (pdus.DELIVER_SM, pdus.DATA_SM):
         with suppress(ValueError):
-            deliveries.read(pdus.delivery(command, body), "dec", "US")
+            deliveries.report_in(pdus.delivery(command, body), "dec", "US")

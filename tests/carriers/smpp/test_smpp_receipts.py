@@ -8,7 +8,7 @@ from smpp_peer import delivery, pdu
 from smpp_texts import answers_to, received
 
 from carrier_errors import NUMBER, send
-from carriers import Part, Receipt, Reply
+from carriers import IncomingText, Part, Receipt
 from running import wait_until
 
 RECEIPT = (
@@ -72,14 +72,14 @@ FORGED = "id:7a stat:UNDELIV err:099"
     ],
 )
 def test_without_the_mark_of_a_receipt_it_is_a_reply(deliver, text, options, part):
-    assert deliver(text.encode(), **options) == Reply(NUMBER, FORGED, part=part)
+    assert deliver(text.encode(), **options) == IncomingText(NUMBER, FORGED, part=part)
 
 
 @pytest.mark.parametrize(
     ("tlvs", "event"),
     [
         ([(MESSAGE_ID, b"7a\0"), (STATE, b"\2")], receipt(None)),
-        ([(0x0424, b"STOP")], Reply(NUMBER, "STOP")),
+        ([(0x0424, b"STOP")], IncomingText(NUMBER, "STOP")),
     ],
 )
 def test_a_data_sm_is_answered_and_read_like_a_deliver_sm(peer, carrier, tlvs, event):

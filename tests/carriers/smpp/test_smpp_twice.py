@@ -9,7 +9,7 @@ from smpp_peer import SILENCE, delivery, pdu
 from smpp_texts import BIND_FAILED, SYSTEM_ERROR, answers_to, received
 
 from carrier_errors import MESSAGE_ID, NUMBER, meaning, refused, send
-from carriers import CarrierError, LateAnswer, Receipt, Reply, smpp, smpp_session
+from carriers import CarrierError, IncomingText, LateAnswer, Receipt, smpp, smpp_session
 from running import wait_until
 
 RECEIPT = b"id:%d stat:DELIVRD"
@@ -181,7 +181,7 @@ def test_the_replies_of_each_call_are_acknowledged_by_the_next(peer, carrier):
         for sequence in (first, first + 1):
             peer.sessions[0].deliver(delivery(b"text %d" % sequence), sequence)
         carrier.check()  # whose answer comes after them
-        texts = [Reply(NUMBER, f"text {sequence}") for sequence in (first, first + 1)]
+        texts = [IncomingText(NUMBER, f"text {sequence}") for sequence in (first, first + 1)]
         assert carrier.received() == texts
         carrier.check()
         assert not answers_to(peer, first)
@@ -197,7 +197,7 @@ def test_a_reply_of_a_session_that_was_lost_comes_again_and_is_acknowledged_ther
     for count in (1, 2, 3):
         session = peer.sessions[-1]
         session.deliver(delivery(b"STOP"), 5)
-        assert received(carrier, 1) == [Reply(NUMBER, "STOP")]
+        assert received(carrier, 1) == [IncomingText(NUMBER, "STOP")]
         hang_up(peer, carrier)
         bind_to_listen(peer, carrier, count + 1)
     peer.sessions[-1].deliver(delivery(b"STOP"), 5)

@@ -1,4 +1,4 @@
-"""What is open under a scheduler's name and not in its hands: it did not hear of its own claim."""
+"""What is claimed under a scheduler's name without its knowledge: it did not hear of the commit."""
 
 from concurrent.futures import Future
 
@@ -6,7 +6,7 @@ import pytest
 from peewee import OperationalError
 
 import database
-from carriers.ways import Way
+from carriers.configs import CarrierConfig
 from databases import on_both
 from fake_carrier import TOO_FAST, FakeCarrier
 from messages import doubts
@@ -17,7 +17,7 @@ from running import wait_until
 from samples import HOUR, LONDON, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending.carrier_state import CarrierState
-from sending.heartbeats import Heartbeat
+from sending.heartbeats import Heartbeat, take_over
 from sending.runtime import Clock, Runtime
 from several_carriers import OF_GB, OF_US, written
 from stored_messages import FAKE, SENDER, again, store, store_many
@@ -64,8 +64,8 @@ class Impatient(Clock):
 
 @pytest.fixture
 def scheduler(settings, carrier, askable):
-    def begin(*carriers, ways=(), **changes):
-        urls = " ".join(map(written, ways)) or None
+    def begin(*carriers, configs=(), **changes):
+        urls = " ".join(map(written, configs)) or None
         first, *others = carriers
         changed = settings._replace(carrier_url=urls, business_hours=(0, 1440), **changes)
         return Scheduler(changed, first, Runtime(Impatient(), IN_ORDER.submit), others)
@@ -98,10 +98,10 @@ def test_texts_whose_claim_is_unheard_while_others_are_under_way_go_at_once(
 def test_an_unheard_claim_for_one_carrier_takes_nothing_from_another(scheduler, monkeypatch):
     us, eu = FakeCarrier(), FakeCarrier()
     us.name, eu.name = "us", "eu"
-    ways = [Way("us", **OF_US), Way("eu", **OF_GB)]
+    configs = [CarrierConfig("us", **OF_US), CarrierConfig("eu", **OF_GB)]
     for number, country in ((NEW_YORK, "US"), (LONDON, "GB")):
         store(to=number, lane=country, country=country)
-    one = scheduler(us, eu, ways=ways)
+    one = scheduler(us, eu, configs=configs)
     unheard = UnheardClaim(one.senders[1], "claim", monkeypatch)
     us.answer = busy_until(lambda: eu.texts)
     assert one.run_pass()["sent"] == 2
@@ -114,11 +114,15 @@ def test_a_text_that_another_has_claimed_meanwhile_is_not_taken_back(scheduler, 
     one = scheduler(carrier)
     one.pulse.beat()
     Attempt.create(
-        message=message, number=1, carrier="fake", sender=one.pulse.sender, begun_at=TUESDAY_NOON
+        message=message,
+        claim_number=1,
+        carrier="fake",
+        sender=one.pulse.sender,
+        begun_at=TUESDAY_NOON,
     )
     one.senders[0].take_back_unheard()
     assert again(message).status == Status.SENDING
-    assert [each.number for each in Attempt.select()] == [2]
+    assert [each.claim_number for each in Attempt.select()] == [2]
 
 
 @pytest.mark.parametrize("is_busy", [False, True])
@@ -238,3 +242,22 @@ def test_an_equal_text_that_is_under_way_puts_a_question_off_by_a_minute(schedul
     one.run_pass()
     (attempt,) = Attempt.select().where(Attempt.message == doubted)
     assert (askable.asked, attempt.ask_at, attempt.sender) == ([], TUESDAY_NOON + MINUTE, None)
+
+
+@pytest.mark.parametrize("is_question", [True, False])
+def test_who_was_declared_dead_while_it_stood_still_leaves_nothing_to_others(
+    scheduler, askable, at, is_question
+):
+    message = store(in_doubt=1, in_doubt_with="fake") if is_question else store()
+    CarrierState.create(name="fake", retry_at=None if is_question else TUESDAY_NOON)
+    askable.taken.append((NEW_YORK, "Hello"))
+    at(LATER)
+    one, other = scheduler(askable), scheduler(askable)
+    one.pulse.beat()
+    died = one.pulse.sender
+    take_over(Heartbeat.get_by_id(died), LATER)
+    one.senders[0].step(may_claim=True)  # it goes on, and is killed
+    assert not Attempt.select().where(Attempt.sender == died).exists()
+    assert not CarrierState.select().where(CarrierState.probe_claimed_by == died).exists()
+    other.run_pass()
+    assert again(message).status == Status.SENT

@@ -7,8 +7,7 @@ import pytest
 import database
 import models
 from access.do_not_call import OptedOut
-from carriers import OptOut, Part, Receipt
-from carriers import Reply as Said
+from carriers import IncomingText, OptOut, Part, Receipt
 from databases import on_both
 from fake_carrier import FakeCarrier
 from faulty_database import FaultyDatabase
@@ -17,7 +16,7 @@ from replies.model import Reply
 from samples import LONDON, NEIGHBOUR, NEW_YORK, THIRD, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import recorder
-from sending.recorder import Inbox
+from sending.recorder import NewsRecorder
 from stored_messages import again, store
 
 pytestmark = on_both
@@ -64,12 +63,12 @@ def collect(settings, faulty, monkeypatch):
         for failing in itertools.count(1):
             messages = begin_anew()
             carrier = TalkingCarrier(*([*batch] for batch in batches))
-            inbox = Scheduler(settings._replace(**changes), carrier).senders[0].inbox
+            news = Scheduler(settings._replace(**changes), carrier).senders[0].news
             faulty.fail_at(failing)
             refused = 0
-            while inbox.carrier.batches or inbox.unrecorded:
+            while news.carrier.batches or news.unrecorded:
                 try:
-                    inbox.collect()
+                    news.collect()
                 except database.ERRORS:
                     refused += 1
             ended = faulty.statements < failing
@@ -88,16 +87,20 @@ def test_whichever_statement_fails_each_reply_among_receipts_is_recorded_once(co
     """SMPP has no id for a text: what was recorded must not be handed over again."""
     at(TUESDAY_NOON)
     receipts = [Receipt(f"SM{n}", delivered=True) for n in range(3)]
-    words = [receipts[0], Said(NEW_YORK, "Yes"), receipts[1], Said(NEW_YORK, "Yes")]
-    words += [Said(NEW_YORK, "STOP"), Said(LONDON, "a", part=Part("1", 2, 1)), receipts[2]]
-    later = [Said(LONDON, "b", part=Part("1", 2, 2)), Said(NEIGHBOUR, "stop")]
+    words = [receipts[0], IncomingText(NEW_YORK, "Yes"), receipts[1], IncomingText(NEW_YORK, "Yes")]
+    words += [
+        IncomingText(NEW_YORK, "STOP"),
+        IncomingText(LONDON, "a", part=Part("1", 2, 1)),
+        receipts[2],
+    ]
+    later = [IncomingText(LONDON, "b", part=Part("1", 2, 2)), IncomingText(NEIGHBOUR, "stop")]
     later += [OptOut(THIRD, stop=True, source="reply")]
     for failing in collect(words, later, stop_reply="Bye.", help_reply="Ask us."):
         texts = sorted(each.text for each in Reply.select())
         assert texts == ["STOP", "Yes", "Yes", "ab", "stop"], failing
         numbers = {each.number for each in OptedOut.select()}
         assert numbers == {NEW_YORK, NEIGHBOUR, THIRD}, failing
-        assert Message.select().where(Message.answers == "STOP").count() == 1, failing
+        assert Message.select().where(Message.auto_reply_to == "STOP").count() == 1, failing
     assert failing > 20
 
 
@@ -105,15 +108,15 @@ def test_a_database_that_fails_in_a_pass_loses_no_stop(settings, at, faulty, mon
     at(TUESDAY_NOON)
     carrier = TalkingCarrier([OptOut(NEW_YORK, stop=True, source="reply")], [])
     scheduler = Scheduler(settings, carrier)
-    collect = Inbox.collect
+    collect = NewsRecorder.collect
     broken = iter([True])
 
-    def break_down(inbox):
+    def break_down(news):
         if next(broken, False):
             faulty.fail_at(1)
-        return collect(inbox)
+        return collect(news)
 
-    monkeypatch.setattr(Inbox, "collect", break_down)
+    monkeypatch.setattr(NewsRecorder, "collect", break_down)
     with pytest.raises(database.ERRORS):
         scheduler.run_pass()
     assert not OptedOut.lists(NEW_YORK)

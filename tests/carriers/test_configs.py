@@ -1,8 +1,8 @@
-"""carriers/ways.py: one or more carriers in CARRIER_URL, and what follows the `#`."""
+"""carriers/configs.py: one or more carriers in CARRIER_URL, and what follows the `#`."""
 
 import pytest
 
-from carriers.ways import Way, connect_all, parse
+from carriers.configs import CarrierConfig, connect_all, parse
 
 TWILIO = "twilio://AC1:s3cret@+15005550006"
 VONAGE = "vonage://key:s3cret@ACME"
@@ -10,7 +10,7 @@ WEBHOOK = "webhook+https://example.com/a?secret=s3cret"
 
 
 def test_one_url_is_one_carrier_for_everything():
-    assert parse(TWILIO) == (Way("twilio", TWILIO),)
+    assert parse(TWILIO) == (CarrierConfig("twilio", TWILIO),)
     assert parse("") == ()
 
 
@@ -27,15 +27,15 @@ def test_one_url_is_one_carrier_for_everything():
     ],
 )
 def test_a_carrier_is_called_by_its_name_or_its_scheme(url, name):
-    (way,) = parse(url)
-    assert way.name == name
+    (config,) = parse(url)
+    assert config.name == name
 
 
 def test_white_space_separates_carriers_in_their_order():
     text = f"  {TWILIO}#countries=US,CA&rate=10/s&name=us\n\t{VONAGE}#keys=login,my%20shop,a%2Cb \n"
     assert parse(text) == (
-        Way("us", TWILIO, frozenset({"US", "CA"}), None, 10.0),
-        Way("vonage", VONAGE, None, frozenset({"login", "my shop", "a,b"}), None),
+        CarrierConfig("us", TWILIO, frozenset({"US", "CA"}), None, 10.0),
+        CarrierConfig("vonage", VONAGE, None, frozenset({"login", "my shop", "a,b"}), None),
     )
 
 
@@ -104,17 +104,17 @@ def test_two_of_one_name_are_a_problem(other):
 
 
 def test_those_that_cannot_be_used_are_told_together_with_their_places():
-    ways = parse("twilio://AC1:s3cret@ console: vonage://s3cret@ACME")
+    configs = parse("twilio://AC1:s3cret@ console: vonage://s3cret@ACME")
     with pytest.raises(ValueError, match="carrier 1: ") as problems:
-        connect_all(ways, sending=False)
+        connect_all(configs, sending=False)
     lines = str(problems.value).splitlines()
     assert [line[:9] for line in lines] == ["carrier 1", "carrier 3"]
     assert "s3cret" not in str(problems.value)
 
 
 def test_connected_carriers_have_their_names_and_call_back_under_them():
-    ways = parse(f"{TWILIO}#name=us {TWILIO}#name=eu simulator:")
-    connected = connect_all(ways, public_url="https://sms.example.com/x")
+    configs = parse(f"{TWILIO}#name=us {TWILIO}#name=eu simulator:")
+    connected = connect_all(configs, public_url="https://sms.example.com/x")
     assert [carrier.name for carrier in connected] == ["us", "eu", "simulator"]
     assert connected[0]._fields["StatusCallback"] == "https://sms.example.com/x/carriers/us/status"
     assert connected[1]._fields["StatusCallback"] == "https://sms.example.com/x/carriers/eu/status"

@@ -17,7 +17,7 @@ from carriers.opt_outs import REGIONS
 COUNTRIES = {*REGIONS, "001"}
 
 
-class Way(NamedTuple):
+class CarrierConfig(NamedTuple):
     """A carrier of CARRIER_URL, and the messages that it may be used for."""
 
     name: str
@@ -31,33 +31,33 @@ class Way(NamedTuple):
         of_country = self.countries is None or country in self.countries
         return of_country and (self.keys is None or key in self.keys)
 
-    def shares_with(self, other: "Way") -> bool:
+    def shares_with(self, other: "CarrierConfig") -> bool:
         """Return whether there are texts for which both may be used."""
         pairs = (self.countries, other.countries), (self.keys, other.keys)
         return all(one is None or two is None or one & two for one, two in pairs)
 
 
 @lru_cache
-def parse(text: str) -> tuple[Way, ...]:
+def parse(text: str) -> tuple[CarrierConfig, ...]:
     """Return the carriers that a CARRIER_URL names.
 
     Raise ValueError with one line for each problem; none repeats a value, which may be a password.
     """
-    ways, problems = [], []
+    configs, problems = [], []
     words = text.split()
     for number, word in enumerate(words, 1):
         place = f"carrier {number}: " if len(words) > 1 else ""
         try:
-            way, found = _read(word)
+            config, found = _read(word)
         except ValueError as problem:
             problems.append(f"{place}{problem}")
             continue
-        ways.append(way)
+        configs.append(config)
         problems += [f"{place}{problem}" for problem in found]
-    problems += _problems_of_names(ways)
+    problems += _problems_of_names(configs)
     if problems:
         raise ValueError("\n".join(problems))
-    return tuple(ways)
+    return tuple(configs)
 
 
 @lru_cache
@@ -67,11 +67,11 @@ def telling_receipts(text: str, public_url: str | None) -> frozenset[str]:
     return frozenset(each.name for each in carriers if each.tells_receipts)
 
 
-def _problems_of_names(ways):
+def _problems_of_names(configs):
     """Return a problem for each name that several carriers have."""
     return [
         f"{times} carriers are called {name}: #name= tells them apart"
-        for name, times in Counter(way.name for way in ways).items()
+        for name, times in Counter(config.name for config in configs).items()
         if times > 1
     ]
 
@@ -85,7 +85,8 @@ def _read(word):
     pairs = [option.partition("=")[::2] for option in rest.split("&")] if mark else []
     readers = {"name": _name, "countries": _countries, "keys": _list, "rate": rate}
     if any(name not in readers for name, _ in pairs):
-        return Way(default_name(url), url), [f"after # it takes only {', '.join(readers)}"]
+        problem = f"after # it takes only {', '.join(readers)}"
+        return CarrierConfig(default_name(url), url), [problem]
     options, problems, found = dict(pairs), [], {}
     if len(options) < len(pairs):
         problems.append("an option after # is repeated")
@@ -95,7 +96,7 @@ def _read(word):
                 found[name] = read(options[name])
             except ValueError as problem:
                 problems.append(f"{name} after # {problem}")
-    return Way(**{"name": default_name(url), "url": url} | found), problems
+    return CarrierConfig(**{"name": default_name(url), "url": url} | found), problems
 
 
 def default_name(url: str) -> str:
@@ -135,7 +136,7 @@ def rate(text: str) -> float:
 
 
 def connect_all(
-    ways: Sequence[Way],
+    configs: Sequence[CarrierConfig],
     concurrency: int = 8,
     timeout: float = 60,
     public_url: str | None = None,
@@ -144,13 +145,15 @@ def connect_all(
 ) -> list[Carrier]:
     """Return the carriers in order; raise ValueError with one line for each problem."""
     found, problems = [], []
-    for number, way in enumerate(ways, 1):
+    for number, config in enumerate(configs, 1):
         try:
             found.append(
-                connect(way.url, concurrency, timeout, public_url, name=way.name, sending=sending)
+                connect(
+                    config.url, concurrency, timeout, public_url, name=config.name, sending=sending
+                )
             )
         except ValueError as problem:
-            problems.append(f"carrier {number}: {problem}" if len(ways) > 1 else str(problem))
+            problems.append(f"carrier {number}: {problem}" if len(configs) > 1 else str(problem))
     if problems:
         raise ValueError("\n".join(problems))
     return found
