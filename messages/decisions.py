@@ -82,13 +82,9 @@ class Selection:
         """
         cancel = partial(self._act, Action.CANCELLED, now, WAITING, cancelled_by=by)
         ended = {"status": Status.CANCELLED, "finished_at": now}
-        again = Message.cancelled_by.is_null(False)
         with db.transaction():
-            return (
-                cancel(Message.in_doubt == 0, **ended)
-                + cancel((Message.in_doubt > 0) & ~again, send_at=now)
-                + cancel((Message.in_doubt > 0) & again, send_at=now)
-            )
+            at_once = cancel(Message.in_doubt == 0, **ended)
+            return at_once + cancel(Message.in_doubt > 0, send_at=now)
 
     def retry(self, now: datetime, expire_after: timedelta) -> list[UUID]:
         """Send messages again that did not reach their recipients, each with all its retries.

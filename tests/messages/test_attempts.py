@@ -246,6 +246,13 @@ def test_the_approval_of_a_text_that_is_withdrawn_in_doubt_is_refused(flask):
     assert "approved" in flask("messages", "approve", str(message.id)).stdout
 
 
+def test_a_text_that_is_withdrawn_in_doubt_can_be_cancelled_again(database_url):
+    message = store(in_doubt=1)
+    for by in ("Ann", "Bert"):
+        assert decide_on(message).cancel(by, TUESDAY_NOON) == [message.id]
+        assert again(message).cancelled_by == by
+
+
 def test_what_a_carrier_turns_out_not_to_have_waits_if_it_has_closed_meanwhile(
     run_pass, askable, at
 ):

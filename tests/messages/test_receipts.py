@@ -109,6 +109,13 @@ def test_an_operator_may_retry_what_did_not_arrive_and_the_old_receipts_count_no
     assert again(message).status == Status.DELIVERED
 
 
+def test_a_yes_leaves_nothing_of_what_was_said_of_earlier_tries():
+    message = held(Status.SENDING, last_error="busy", last_error_at=TUESDAY_NOON)
+    receipts.record_accepted({message.id: "SM1"}, LATER, FAKE)
+    found = again(message)
+    assert (found.status, found.last_error, found.last_error_at) == (Status.SENT, None, None)
+
+
 def test_what_an_operator_retries_waits_like_a_new_message():
     tried = {"attempts": 4, "in_doubt": 1, "due_since": TUESDAY_NOON, "cancelled_by": "Ann"}
     message = sent(status=Status.UNDELIVERED, receipt_at=TUESDAY_NOON, **tried)
