@@ -319,7 +319,7 @@ def test_a_text_whose_last_part_comes_as_it_is_settled_is_told_once(monkeypatch)
         lock(numbers)
 
     monkeypatch.setattr(inbound, "lock_numbers", lock_after_the_last_part)
-    inbound.settle(due)
+    inbound.report_incomplete(due)
     assert told()["text"] == "me, or stop"
 
 
