@@ -42,4 +42,5 @@ class FaultyCursor:
             self.cursor.execute(*statement)
             self.database.done()
         if fails:
+            self.cursor.close()  # or SQLite commits nothing until Python forgets the cursor
             raise peewee.OperationalError("the server closed the connection unexpectedly")
