@@ -398,3 +398,11 @@ def test_a_late_word_is_that_of_the_copy_whose_id_is_forgotten(give, for_a_day):
     give(for_a_day, None, 26 * 3600)
     assert again(message).status == Status.DELIVERED
     assert len(for_a_day.given) == 2
+
+
+def test_what_is_too_late_ends_although_its_carrier_cannot_be_asked_now(run_pass, keeping):
+    message = store(in_doubt=1, carrier="fake", expires_at=TUESDAY_NOON + MINUTE)
+    CarrierState.prepare("fake")
+    CarrierState.begin_pause("fake", TUESDAY_NOON, asked_for=3600)
+    run_pass(TUESDAY_NOON + 2 * MINUTE, keeping)
+    assert (again(message).status, keeping.given) == (Status.EXPIRED, [])
