@@ -13,6 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import NamedTuple
+from uuid import UUID
 
 from carriers import urls
 
@@ -196,6 +197,19 @@ docs/compliance.md has the sources.
 """
 
 
+def key_of(message_id: str, copy: int = 0) -> str:
+    """Return the id by which a carrier that keeps ids knows a copy of a message.
+
+    A person may send a message again that was taken and did not arrive: that is another text.
+    """
+    return f"{UUID(message_id).hex}-{copy}" if copy else message_id
+
+
+def message_of(key: str) -> str:
+    """Return the id of the message that has this key."""
+    return key.partition("-")[0] if key[32:33] == "-" else key
+
+
 class Carrier:
     """Deliver texts. Many threads may call `send` and `find` at once.
 
@@ -253,8 +267,9 @@ class Carrier:
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         """Hand `text` for `to` (E.164) to the carrier unchanged; return its reference, if any.
 
-        After `valid_for` seconds the text should no longer be delivered. Raise CarrierError if the
-        carrier did not take the text.
+        After `valid_for` seconds the text should no longer be delivered. Carriers that keep ids
+        know it by `key_of(message_id, copy)`; they are given `copy`, the number of earlier copies
+        that they took, if it is not 0. Raise CarrierError if the carrier did not take the text.
         """
         raise NotImplementedError
 
@@ -265,8 +280,8 @@ class Carrier:
         """
         raise NotImplementedError
 
-    def look_up(self, message_id: str) -> str | None:
-        """Return the reference of the text that was given with an id, or None if there is none.
+    def look_up(self, message_id: str, copy: int = 0) -> str | None:
+        """Return the reference of the text that was given with these, or None if there is none.
 
         Raise CarrierError if the carrier gives no answer. Only carriers that keep ids are asked.
         """

@@ -12,7 +12,17 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
-from carriers import Callback, CarrierError, Codes, News, NotGenuine, opt_outs, urls
+from carriers import (
+    Callback,
+    CarrierError,
+    Codes,
+    News,
+    NotGenuine,
+    key_of,
+    message_of,
+    opt_outs,
+    urls,
+)
 from carriers.http import HttpCarrier, Response, basic, check_age, instant, reference
 
 SHORTEST_VALIDITY = 5  # seconds that a text may wait
@@ -73,10 +83,13 @@ class SmsGate(HttpCarrier):
                 raise self.error_of(answer)
         self._is_registered = True
 
-    def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
+    def send(
+        self, to: str, text: str, *, message_id: str, valid_for: int, copy: int = 0
+    ) -> str | None:
+        key = key_of(message_id, copy)
         until = datetime.now(UTC) + timedelta(seconds=max(valid_for, SHORTEST_VALIDITY))
         body = {
-            "id": message_id,
+            "id": key,
             "textMessage": {"text": text},
             "phoneNumbers": [to],
             "withDeliveryReport": True,
@@ -85,19 +98,20 @@ class SmsGate(HttpCarrier):
         answer = self.post_json("/messages?skipPhoneValidation=true", body | self._sim)
         content = answer.json()
         taken_before = answer.status == 409 and content.get("message")
-        if taken_before or (answer.success and content.get("id") == message_id):
-            return message_id
+        if taken_before or (answer.success and content.get("id") == key):
+            return key
         raise self.error_of(answer)
 
-    def look_up(self, message_id: str) -> str | None:
+    def look_up(self, message_id: str, copy: int = 0) -> str | None:
         """Return the reference of a message that SMSGate has, or None."""
-        answer = self.ask("GET", f"/messages/{message_id}")
+        key = key_of(message_id, copy)
+        answer = self.ask("GET", f"/messages/{key}")
         content = answer.json()
         if answer.status == 404 and content.get("message"):
             return None
-        if answer.status != 200 or content.get("id") != message_id:
+        if answer.status != 200 or content.get("id") != key:
             raise self.error_of(answer)
-        return message_id
+        return key
 
     def check(self) -> None:
         """Ask for a message."""
@@ -116,8 +130,8 @@ class SmsGate(HttpCarrier):
                 number = opt_outs.national(str(number), self._region) or number
             at = instant(payload.get("receivedAt"))
             return opt_outs.replies(str(number), text, at, ids) if isinstance(text, str) else []
-        message_id = payload.get("messageId")
-        return self._report(message_id, str(event), "", "", given=message_id)
+        key = str(payload.get("messageId"))
+        return self._report(key, str(event), "", "", given=message_of(key))
 
     def is_named_in(self, request: Callback) -> bool:
         told = json.loads(request.body)

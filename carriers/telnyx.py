@@ -18,6 +18,7 @@ from carriers import (
     Listed,
     News,
     NotGenuine,
+    key_of,
     opt_outs,
     urls,
 )
@@ -106,12 +107,14 @@ class Telnyx(HttpCarrier):
         base = urls.base(options["base_url"])
         super().__init__(base, {"Authorization": f"Bearer {key}"}, concurrency, timeout)
 
-    def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
+    def send(
+        self, to: str, text: str, *, message_id: str, valid_for: int, copy: int = 0
+    ) -> str | None:
         encoding = "gsm7" if SEPTETS.keys() >= {*text} else "ucs2"  # `auto` changes characters
         body = self._fields | {"to": to, "text": text, "encoding": encoding}
         if "webhook_url" in body:
             body["webhook_url"] += f"?m={message_id}"
-        answer = self.post_json("/messages", body, **{"Idempotency-Key": message_id})
+        answer = self.post_json("/messages", body, **{"Idempotency-Key": key_of(message_id, copy)})
         ref = reference(_dict(answer.json().get("data")).get("id"))
         if ref and answer.success:
             self.note_served()

@@ -224,6 +224,13 @@ class Attempt(Table):
         return found
 
     @classmethod
+    def count_taken(cls, message_id: uuid.UUID, carriers: Collection[str], before: int) -> int:
+        """Count the copies of a message that these carriers took before a claim of it."""
+        earlier = (cls.message == message_id) & (cls.claim_number < before)
+        taken = (cls.result == Result.TAKEN) & cls.carrier.in_([*carriers])
+        return cls.select().where(earlier, taken).count()
+
+    @classmethod
     def is_by(cls, carrier: str) -> Expression:
         """Match attempts at this carrier, or at an unknown one."""
         return (cls.carrier == carrier) | cls.carrier.is_null()

@@ -163,6 +163,7 @@ class Sender:
                 doubts.ask_again_at(message.id, self.name, now + outcomes.PUT_OFF)
             elif copies := doubts.unclear_at(self.name, message.id):
                 send.since = copies[0].begun_at
+                send.copy = self.copies_before(message, copies[0].claim_number)
                 if self.carrier.can_be_asked:
                     send.since -= CLOCKS_DIFFER
                 questions.append(send)
@@ -243,7 +244,14 @@ class Sender:
             self.key_names |= names_of({message.key_id})
         name = self.key_names.get(message.key_id)
         pulse, probe = self.pulse, self.watch.probe
-        return Send(message, name, pulse.sender, self.terms, pulse.moment(), probe=probe)
+        copy = self.copies_before(message, message.claim_number)
+        return Send(message, name, pulse.sender, self.terms, pulse.moment(), probe=probe, copy=copy)
+
+    def copies_before(self, message: Message, claim_number: int) -> int:
+        """Return how many copies a carrier that keeps ids took before a claim: see `key_of`."""
+        if not (self.carrier.keeps_ids and message.claims_before_retry):
+            return 0
+        return Attempt.count_taken(message.id, self.listed_with, claim_number)
 
     # Claims
 

@@ -45,6 +45,7 @@ class Send:
     since: datetime | None = None  # for a question: when the carrier was first given the text
     probe: datetime | None = None  # when it was chosen to go first after a pause
     again: bool = False
+    copy: int = 0  # how many copies a carrier that keeps ids took before, see `carriers.key_of`
 
     @property
     def asking(self) -> bool:
@@ -137,11 +138,12 @@ class Sends:
                 message.message,
                 message_id=str(message.id),
                 valid_for=max(SHORTEST_VALIDITY, round(lasts.total_seconds())),
+                **({"copy": send.copy} if send.copy else {}),
             )
 
     def look_up(self, send: Send) -> list[str]:
         """Return the reference of a text that may not be given again, if the carrier has it."""
-        reference = self.carrier.look_up(str(send.message.id))
+        reference = self.carrier.look_up(str(send.message.id), send.copy)
         return [reference] if reference else []
 
     def finished(self, ended: Collection[Future]) -> list[Answer]:

@@ -39,10 +39,12 @@ def form(request: Request) -> dict[str, str]:
     return dict(parse_qsl(request.body.decode(), keep_blank_values=True, strict_parsing=True))
 
 
-def send(carrier: Carrier, to: str = NUMBER, text: str = TEXT, valid_for: int = 3600) -> str | None:
+def send(
+    carrier: Carrier, to: str = NUMBER, text: str = TEXT, valid_for: int = 3600, **copy: int
+) -> str | None:
     """Send a text as the scheduler does."""
     with carrier.session():
-        return carrier.send(to, text, message_id=MESSAGE_ID, valid_for=valid_for)
+        return carrier.send(to, text, message_id=MESSAGE_ID, valid_for=valid_for, **copy)
 
 
 def refused(carrier: Carrier, to: str = NUMBER, text: str = TEXT) -> CarrierError:

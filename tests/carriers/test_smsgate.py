@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 
@@ -41,6 +42,19 @@ def test_a_text_that_was_taken_before_is_taken_and_can_be_looked_up(smsgate_serv
     assert [send(carrier), send(carrier)] == [MESSAGE_ID] * 2
     assert len(smsgate_server.texts) == 1
     assert carrier.look_up(MESSAGE_ID) == MESSAGE_ID
+
+
+def test_another_copy_has_an_id_of_its_own_by_which_it_is_looked_up_and_reported(smsgate_server):
+    smsgate_server.keeps_ids = True
+    carrier = connect(smsgate_server.url)
+    ids = [send(carrier), *(send(carrier, copy=copy) for copy in (1, 1, 12))]
+    assert len({*ids}) == len(smsgate_server.texts) == 3
+    assert all(len(id) <= 36 for id in ids)
+    assert carrier.look_up(MESSAGE_ID, 1) == ids[1]
+    assert carrier.look_up(MESSAGE_ID, 2) is None
+    for id in ids:
+        (told,) = connected("smsgate").callback(HOW.report("sms:sent", message_id=id))
+        assert (told.reference, UUID(told.message_id)) == (id, UUID(MESSAGE_ID))
 
 
 def test_a_refusal_about_phones_is_one_of_the_account(smsgate_server):

@@ -40,6 +40,17 @@ def test_the_same_text_with_the_same_id_is_the_same_request_and_sent_once(telnyx
     assert telnyx_server.requests[0].headers["Idempotency-Key"] == MESSAGE_ID
 
 
+def test_another_copy_is_another_request_whose_receipts_name_the_same_message(telnyx_server):
+    telnyx_server.keeps_ids = True
+    carrier = connect(telnyx_server.url, public_url=PUBLIC_URL)
+    for copy in (0, 1, 1, 2):
+        send(carrier, copy=copy)
+    assert len(telnyx_server.texts) == 3
+    keys = [each.headers["Idempotency-Key"] for each in telnyx_server.requests]
+    assert len({*keys}) == 3
+    assert sent(telnyx_server)["webhook_url"].endswith(f"?m={MESSAGE_ID}")
+
+
 def test_a_key_that_was_used_for_another_request_leaves_the_text_in_doubt(telnyx_server):
     telnyx_server.answer = Answer(422, {"errors": [{"code": "10042", "title": "used before"}]})
     assert meaning(refused(connect(telnyx_server.url))) == "in doubt"

@@ -37,6 +37,16 @@ def test_a_receiver_verifies_it_with_a_library(webhook_server, option, secret):
         Webhook(secret).verify(request.body + b" ", request.headers)
 
 
+def test_another_copy_has_another_webhook_id_and_the_same_message_id(webhook_server):
+    carrier = connect(f"webhook+http://{webhook_server.address}/")
+    for copy in (0, 1, 1):
+        send(carrier, copy=copy)
+    ids = [each.headers["webhook-id"] for each in webhook_server.requests]
+    assert ids[0] != ids[1] == ids[2]
+    named = {json.loads(each.body)["message_id"] for each in webhook_server.requests}
+    assert named == {MESSAGE_ID}
+
+
 def test_without_a_secret_it_is_not_signed(webhook_server):
     send(connect(f"webhook+http://{webhook_server.address}/"))
     assert "webhook-signature" not in webhook_server.requests[0].headers

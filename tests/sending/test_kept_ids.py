@@ -406,3 +406,48 @@ def test_what_is_too_late_ends_although_its_carrier_cannot_be_asked_now(run_pass
     CarrierState.begin_pause("fake", TUESDAY_NOON, asked_for=3600)
     run_pass(TUESDAY_NOON + 2 * MINUTE, keeping)
     assert (again(message).status, keeping.given) == (Status.EXPIRED, [])
+
+
+# A person sends it again that did not arrive
+
+
+def did_not_arrive(message, reference):
+    receipts = [Receipt(reference, False, "not in service")]
+    inbound.record_reports(receipts, TUESDAY_NOON, False, "fake")
+    assert again(message).status == Status.UNDELIVERED
+    assert decide_on(message).retry(TUESDAY_NOON, 3 * DAY) == [message.id]
+
+
+@pytest.mark.parametrize("says", [[None], [TOOK, None], [LOST_AT, LOST_AT, TOOK, None]], ids=str)
+def test_what_did_not_arrive_is_another_text_to_the_carrier_once_a_person_retries_it(
+    give, keeping, says
+):
+    message = store()
+    give(keeping, None)
+    for round in (1, 2):
+        did_not_arrive(message, f"K{round - 1}")
+        for number, said in enumerate(says):
+            give(keeping, said, 10 * HOUR // SECOND * round + number * 600)
+        assert again(message).status == Status.SENT
+        assert len(keeping.kept) == len({id for id, *_ in keeping.given}) == round + 1
+        assert again(message).carrier_reference == f"K{round}"
+
+
+def test_what_no_carrier_took_is_the_same_text_once_a_person_retries_it(give, keeping):
+    message = store(max_retries=0)
+    give(keeping, FOR_GOOD)
+    assert decide_on(message).retry(TUESDAY_NOON, 3 * DAY) == [message.id]
+    give(keeping, None, 60)
+    assert {id for id, *_ in keeping.given} == {str(message.id)}
+
+
+def test_another_copy_is_looked_up_by_its_own_id(give, telling):
+    message = store()
+    give(telling, None)
+    did_not_arrive(message, "K0")
+    give(telling, TOOK, 60)
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
+    OptedOut.add([NEW_YORK], TUESDAY_NOON, "operator")
+    give(telling, None, 120)
+    assert telling.looked_up == [telling.given[-1][0]]
+    assert (again(message).status, again(message).carrier_reference) == (Status.SENT, "K1")

@@ -45,7 +45,7 @@ import scheduler as scheduling
 from access import do_not_call
 from access.do_not_call import DoNotCall, OptedOut
 from access.keys import ApiKey, Role
-from carriers import Carrier, CarrierError, Receipt
+from carriers import Carrier, CarrierError, Receipt, key_of
 from carriers.lanes import TESTERS, Lane, Routes
 from databases import on_both, on_sqlite
 from faulty_database import FaultyDatabase
@@ -122,7 +122,6 @@ class Order:
     copies: int = 0  # that carriers took
     deaths: int = 0  # of schedulers that had it in hand, or gave it again
     first: object = None  # `not_before` as it was before the desk approved it
-    first_copy: int = 0  # how many there were of all when it was retried after it did not arrive
 
 
 @dataclasses.dataclass
@@ -130,6 +129,7 @@ class Copy:
     """A text that the carrier took."""
 
     id: object
+    key: str  # by which a carrier that keeps ids knows it
     alike: tuple
     reference: str
     at: object  # by the carrier's own clock, which nobody sets
@@ -153,8 +153,9 @@ class FakeCarrier(Carrier):
     def url(self):
         return f"fake://here#name={self.name}"
 
-    def send(self, to, text, *, message_id, valid_for):
-        return self.machine.given(self, to, text, message_id, valid_for, next(self.fates))
+    def send(self, to, text, *, message_id, valid_for, copy=0):
+        key = key_of(message_id, copy)
+        return self.machine.given(self, to, text, message_id, valid_for, next(self.fates), key)
 
     @contextmanager
     def session(self):
@@ -168,9 +169,9 @@ class FakeCarrier(Carrier):
             _, no = FATES[self.health]
             raise CarrierError(self.health, **no)
 
-    def look_up(self, message_id):
+    def look_up(self, message_id, copy=0):
         self.answer()
-        copy = self.machine.kept(self, UUID(message_id))
+        copy = self.machine.kept(self, key_of(message_id, copy))
         return copy and copy.reference
 
     def answer(self):
@@ -625,7 +626,6 @@ class Promises(RuleBasedStateMachine):
                 order.not_before = max(self.now, before.send_date or self.now)
                 if before.status == Status.UNDELIVERED:
                     self.budget[order.to, order.text] += 1
-                    order.first_copy = len(self.copies)
                 self.tries[order.to, order.text] += 1
         elif move == "cancel":
             order.cancelled |= bool(these.cancel(name, self.now))
@@ -1118,7 +1118,7 @@ class Promises(RuleBasedStateMachine):
             assert not self.next_opening(order.to)
         assert not self.hours.quiet_until(recipients.find(order.to).clocks, self.now)
 
-    def given(self, carrier, to, text, message_id, valid_for, fate):
+    def given(self, carrier, to, text, message_id, valid_for, fate, key):
         """Check what a carrier is given; return its reference, or raise its no."""
         call = getcurrent().actor
         assert not call.scheduler.stop.is_requested, "nothing goes after a stop"
@@ -1146,7 +1146,7 @@ class Promises(RuleBasedStateMachine):
         order.sends += fate not in FREE
         assert order.sends <= order.max_retries + 1 + order.deaths
         taken, no = FATES[fate]
-        if copy := self.kept(carrier, message.id):
+        if copy := self.kept(carrier, key):
             no = None if fate == "for good" else no  # it gives its first answer again
         elif taken:
             settled = self.is_any_asked(order)  # its copy may have become an equal text's
@@ -1156,17 +1156,16 @@ class Promises(RuleBasedStateMachine):
             assert not (order.answers_by and order.copies), "an answer goes once"
             order.copies += 1
             reference = f"SM{len(self.copies)}"
-            copy = Copy(message.id, (to, text), reference, self.clock.instant, carrier)
+            copy = Copy(message.id, key, (to, text), reference, self.clock.instant, carrier)
             self.copies.append(copy)
         if no is not None:
             raise CarrierError(fate, **no)
         return copy.reference
 
-    def kept(self, carrier, id):
-        """Return the copy of a message that a carrier has that keeps ids."""
-        since = self.orders[id].first_copy
-        own = [copy for copy in self.copies[since:] if (copy.id, copy.carrier) == (id, carrier)]
-        return own[-1] if own and carrier.keeps_ids else None
+    def kept(self, carrier, key):
+        """Return the copy that a carrier has that keeps ids."""
+        own = [copy for copy in self.copies if (copy.key, copy.carrier) == (key, carrier)]
+        return own[0] if own and carrier.keeps_ids else None
 
     @precondition(lambda self: self.copies)
     @rule(which=which, words=st.lists(st.booleans(), min_size=1, max_size=2))

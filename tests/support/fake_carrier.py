@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from carriers import Carrier, CarrierError
+from carriers import Carrier, CarrierError, key_of
 from own_threads import IN_ORDER
 from scheduler import Scheduler
 from sending import heartbeats
@@ -78,11 +78,12 @@ class KeepingCarrier(FakeCarrier):
         super().__init__()
         self.kept, self.given, self.takes, self.looked_up = {}, [], True, []
 
-    def send(self, to, text, *, message_id, valid_for):
-        self.given.append((message_id, to, text))
-        if self.takes and message_id not in self.kept:
-            self.kept[message_id] = f"K{len(self.kept)}"
-        return super().send(to, text) or self.kept[message_id]
+    def send(self, to, text, *, message_id, valid_for, copy=0):
+        key = key_of(message_id, copy)
+        self.given.append((key, to, text))
+        if self.takes and key not in self.kept:
+            self.kept[key] = f"K{len(self.kept)}"
+        return super().send(to, text) or self.kept[key]
 
 
 class TellingCarrier(KeepingCarrier):
@@ -90,11 +91,12 @@ class TellingCarrier(KeepingCarrier):
 
     silence = None
 
-    def look_up(self, message_id):
-        self.looked_up.append(message_id)
+    def look_up(self, message_id, copy=0):
+        key = key_of(message_id, copy)
+        self.looked_up.append(key)
         if self.silence:
             raise self.silence
-        return self.kept.get(message_id)
+        return self.kept.get(key)
 
 
 def die_instead(action, *arguments):
