@@ -91,14 +91,16 @@ class Attempt(Table):
             cls.delete().where(cls._is_of(each), cls.result.is_null()).execute()
 
     @classmethod
-    def end(cls, message: Message, now: datetime, result: Result, **told: Any) -> bool:
+    def end(
+        cls, message: Message, now: datetime, result: Result, even_unclear: bool = True, **told: Any
+    ) -> bool:
         """Record the result of the attempt of a claimed message, unless it has one.
 
         Return whether it was unclear until now, because its scheduler was taken for dead.
         """
         end = cls.update(result=result, ended_at=now, sender=None, **told)
         own = cls._is_of(message)
-        if end.where(own, cls.result.is_null()).execute():
+        if end.where(own, cls.result.is_null()).execute() or not even_unclear:
             return False
         return end.where(own, IS_UNCLEAR).execute() == 1
 

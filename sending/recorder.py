@@ -200,13 +200,14 @@ class Recorder:
     def end_attempt(self, send: Send, error: CarrierError, outcome: Outcome, now: datetime) -> None:
         """End the attempt of a text that the carrier did not accept.
 
-        If its scheduler has been declared dead, a refusal settles the doubt.
+        If its scheduler has been declared dead, a refusal settles the doubt, unless another may
+        have given the same text again.
         """
-        words = str(error)
+        words, even_unclear = str(error), not self.terms.keeps_ids
         if error.in_doubt:
             at = outcome.send_at or now
             Attempt.end(send.message, now, Result.UNCLEAR, words=words, ask_at=at)
-        elif Attempt.end(send.message, now, Result.REFUSED, words=words, ask_at=None):
+        elif Attempt.end(send.message, now, Result.REFUSED, even_unclear, words=words, ask_at=None):
             since_retry = send.message.claim_number > send.message.claims_before_retry
             send.message.settle_doubts(self.name, int(since_retry), once=True)
 

@@ -6,6 +6,7 @@ import pytest
 
 from access.do_not_call import DoNotCall, OptedOut
 from carriers import CarrierError, IncomingText, Receipt, Shown
+from database import db
 from databases import on_both
 from fake_carrier import (
     ACCOUNT,
@@ -22,7 +23,7 @@ from replies import inbound
 from replies.inbound import ReplyRules
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from sending.carrier_state import CarrierState
-from sending.heartbeats import Heartbeat
+from sending.heartbeats import Heartbeat, take_over
 from sending.outcomes import MAY_HAVE_TAKEN_IT
 from sending.runtime import THIS_MACHINE, Runtime
 from several_carriers import UNREACHED, NamedCarrier
@@ -129,6 +130,31 @@ def test_a_scheduler_that_dies_while_it_gives_a_text_again_leaves_the_doubt(
     for seconds in (180, 240):
         give(keeping, None, seconds)
     assert (again(message).status, again(message).attempts) == (Status.SENT, 1)
+    assert results(message) == [("taken", "K0")]
+
+
+@pytest.mark.parametrize("says", [FOR_NOW, FOR_GOOD, SLOWLY, ACCOUNT, WAY_FOR_GOOD], ids=str)
+def test_a_late_no_leaves_the_doubt_for_the_text_may_have_been_given_again(
+    give, run_pass, keeping, says
+):
+    """Its scheduler was taken for dead, and another gave the text again, and got no answer."""
+    message = store()
+
+    def refuse_late():
+        keeping.answers, keeping.takes = {}, True
+        Heartbeat.update(beat_at=TUESDAY_NOON - HOUR).execute()
+        (dead,) = Heartbeat.select()
+        take_over(dead, TUESDAY_NOON + MINUTE)
+        keeping.kept[str(message.id)] = "K0"  # to the other
+        db.close()  # of this thread
+        return says
+
+    keeping.answers[NEW_YORK] = refuse_late
+    give(keeping, LOST_AT)
+    assert results(message) == [("unclear", None)]
+    assert again(message).in_doubt == 1
+    give(keeping, None, 4 * HOUR // SECOND)
+    assert (again(message).status, again(message).in_doubt) == (Status.SENT, 0)
     assert results(message) == [("taken", "K0")]
 
 
