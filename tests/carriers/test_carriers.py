@@ -37,7 +37,7 @@ from carrier_servers import (
     playing,
     self_signed,
 )
-from carriers import CarrierError, smpp_session
+from carriers import CarrierError, key_of, smpp_session
 from carriers.http import HttpCarrier
 from carriers.tls import reason_of
 from kits import CLASSES, KITS, WITH_SERVER, missing
@@ -185,6 +185,17 @@ def test_an_answer_that_is_no_http_is_only_a_carrier_error(case):
         assert meaning(refused(carrier)) == means
         carrier.close()
         answering.result(30)
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_SERVER if CLASSES[name].keeps_ids])
+def test_a_carrier_that_keeps_ids_knows_each_copy_by_its_own(name):
+    for server in playing(KITS[name].server):
+        carrier = connect(server.url)
+        for copy in (0, 1, 2):
+            send(carrier, copy=copy)
+        asked = [f"{each.headers} {each.body.decode()}" for each in server.requests]
+        told = [[key_of(MESSAGE_ID, copy) in each for copy in (1, 2)] for each in asked]
+        assert told == [[False, False], [True, False], [False, True]]
 
 
 @pytest.mark.parametrize("name", WITH_SERVER)
