@@ -40,7 +40,8 @@ class FaultyCursor:
         fails = self.database.fails(self.database.statements)
         if not fails or self.database.after:
             self.cursor.execute(*statement)
-            self.database.done()
+            if not self.cursor.description:  # SQLite has not done it before its rows are read
+                self.database.done()
         if fails:
             self.cursor.close()  # or SQLite commits nothing until Python forgets the cursor
             raise peewee.OperationalError("the server closed the connection unexpectedly")
