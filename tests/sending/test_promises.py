@@ -924,8 +924,10 @@ class Promises(RuleBasedStateMachine):
 
     def life_after_death(self, fate):
         """A scheduler stands still, and goes on after it was declared dead; then it dies."""
+        self.every = 30  # a single pass would leave the newer texts to the next
         self.ask_for(1)
         self.make_pass(1, 0, [fate], GIVEN)
+        self.every = None
         self.make_pass(0, 400, [YES])
         self.ask_for(3)
         self.make_pass(1, 0, [YES], GIVEN)
