@@ -1,8 +1,6 @@
 """Equal texts of which a carrier may have copies, and messages that are too old or break rules."""
 
-import threading
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor, wait
 from email.utils import format_datetime
 from uuid import uuid4
 
@@ -19,7 +17,7 @@ from messages import doubts, receipts, waiting
 from messages.attempts import IS_UNDER_WAY, Attempt
 from messages.model import Message, Status
 from messages.waiting import UNAPPROVED
-from own_threads import begin
+from own_threads import before_commit
 from replies import inbound
 from samples import ALWAYS_OPEN, DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import FAKE, SENDER, again, decide_on, held, store, store_many, take_over
@@ -171,32 +169,20 @@ def test_no_other_text_is_put_off(run_pass, carrier, askable):
 
 def test_of_two_schedulers_at_once_one_gives_the_carrier_an_equal_text(database_url):
     first, second = store(), store()
-    is_open, commit = threading.Event(), threading.Event()
 
     def texts_in_hand(message):
         return doubts.texts_at({FAKE}, [message], IS_UNDER_WAY)
 
-    def hold():
-        with db.atomic():
-            assert texts_in_hand(first) == set()
-            Message.update(status=Status.SENDING).where(Message.id == first.id).execute()
-            Attempt.begin([first], "fake", SENDER, TUESDAY_NOON)
-            is_open.set()
-            commit.wait(60)
+    def give():
+        assert texts_in_hand(first) == set()
+        Message.update(status=Status.SENDING).where(Message.id == first.id).execute()
+        Attempt.begin([first], "fake", SENDER, TUESDAY_NOON)
 
     def follow():
         with db.atomic():
             return texts_in_hand(second)
 
-    db.close()
-    with ThreadPoolExecutor() as pool:
-        holding = begin(pool, hold)
-        assert is_open.wait(60)
-        following = begin(pool, follow)
-        wait([following], timeout=0.3)  # it is done too early, or waits
-        commit.set()
-        holding.result()
-        assert following.result() == {(NEW_YORK, "Hello")}
+    assert before_commit(give, follow) == {(NEW_YORK, "Hello")}
 
 
 def test_about_a_text_that_a_person_retried_the_carrier_is_not_asked_while_an_equal_one_is_sent(

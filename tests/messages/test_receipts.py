@@ -1,8 +1,6 @@
 """What carriers and recipients say later, in whatever order and however many at once."""
 
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
 
 import pytest
@@ -12,13 +10,13 @@ from hypothesis import strategies as st
 from access import do_not_call
 from access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
 from carriers import LateAnswer, OptOut, Receipt
-from database import clock, db
+from database import clock
 from databases import on_both, on_sqlite
 from messages import model, receipts, waiting
 from messages.attempts import Attempt
 from messages.early_receipts import EarlyReceipt
 from messages.model import TAKEN, Message, Status
-from own_threads import at_once, begin
+from own_threads import at_once, before_commit
 from replies import inbound, opt_outs
 from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import outcomes, retention
@@ -185,23 +183,7 @@ def test_a_receipt_finds_the_yes_that_another_is_recording(first):
     ]
     if first == "the receipt":
         recorded.reverse()
-    is_open, commit = threading.Event(), threading.Event()
-
-    def hold():
-        with db.atomic():
-            recorded[0]()
-            is_open.set()
-            commit.wait(60)
-
-    db.close()
-    with ThreadPoolExecutor() as pool:
-        holding = begin(pool, hold)
-        assert is_open.wait(60)
-        following = begin(pool, recorded[1])
-        wait([following], timeout=0.3)  # it is done too early, or waits
-        commit.set()
-        holding.result()
-        following.result()
+    before_commit(*recorded)
     assert again(message).status == Status.DELIVERED
     assert not kept()
 

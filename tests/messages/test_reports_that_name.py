@@ -1,8 +1,6 @@
 """Reports that name their message: they show that the carrier has it, whatever else is known."""
 
-import threading
 import uuid
-from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from itertools import permutations
 
@@ -10,13 +8,12 @@ import pytest
 
 from carriers import Receipt, Shown
 from carriers.alphabets import count_parts
-from database import db
 from databases import on_both, on_postgres
 from messages import doubts, receipts, waiting
 from messages.attempts import Attempt, Result
 from messages.early_receipts import EarlyReceipt
 from messages.model import Message, Status
-from own_threads import at_once, begin
+from own_threads import at_once, before_commit
 from replies import inbound
 from samples import DAY, LONDON, MINUTE, TUESDAY_NOON
 from stored_messages import SENDER, again, claim, decide_on, held, store, take_over
@@ -257,23 +254,8 @@ def test_many_reports_and_the_yes_at_once_are_one_text():
 def test_the_report_on_another_part_waits_for_the_yes_that_is_being_recorded():
     """It says nothing of the text, whose own report has the reference of the yes."""
     message = store(**WHEREVER["its answer is not recorded"])
-    is_open, commit = threading.Event(), threading.Event()
-
-    def hold():
-        with db.atomic():
-            receipts.record_accepted({message.id: "SM1"}, SOON, US, {message.id: 1})
-            is_open.set()
-            commit.wait(60)
-
-    db.close()
-    with ThreadPoolExecutor() as pool:
-        holding = begin(pool, hold)
-        assert is_open.wait(60)
-        following = begin(pool, report, last_word(message, False, "SM2"))
-        wait([following], timeout=0.3)  # it is done too early, or waits
-        commit.set()
-        holding.result()
-        following.result()
+    yes = partial(receipts.record_accepted, {message.id: "SM1"}, SOON, US, {message.id: 1})
+    before_commit(yes, partial(report, last_word(message, False, "SM2")))
     assert became(message) == (Status.SENT, "SM1")
 
 

@@ -1,7 +1,7 @@
 """Threads: several things at once, as by other processes, and a scheduler that is held up."""
 
-from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Thread
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from threading import Event, Thread
 from unittest.mock import patch
 
 from database import db, pool
@@ -30,6 +30,30 @@ def at_once(*actions):
     threads = ThreadPoolExecutor(pool.POOL["max_connections"])
     with threads, patch.object(pool, "PATIENCE", 600):
         return [each.result() for each in [begin(threads, action) for action in actions]]
+
+
+def before_commit(first, second):
+    """Do the first in a transaction, and begin the second before its end; return what this returns.
+
+    The second is done too early, or waits for the end.
+    """
+    is_done, commit = Event(), Event()
+
+    def hold():
+        with db.atomic():
+            first()
+            is_done.set()
+            commit.wait(60)
+
+    db.close()
+    with ThreadPoolExecutor() as threads:
+        holding = begin(threads, hold)
+        assert is_done.wait(60)
+        following = begin(threads, second)
+        wait([following], timeout=0.3)
+        commit.set()
+        holding.result()
+        return following.result()
 
 
 def in_new_thread(action, *arguments):
