@@ -130,7 +130,7 @@ class SmsGate(HttpCarrier):
                 number = opt_outs.national(str(number), self._region) or number
             at = instant(payload.get("receivedAt"))
             return opt_outs.replies(str(number), text, at, ids) if isinstance(text, str) else []
-        key = str(payload.get("messageId"))
+        key = reference(payload.get("messageId")) or ""
         return self._report(key, str(event), "", "", given=message_of(key))
 
     def is_named_in(self, request: Callback) -> bool:

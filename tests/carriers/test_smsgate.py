@@ -112,6 +112,12 @@ def test_a_report_shows_the_text_by_its_id():
     assert connected("smsgate").callback(callback) == [Shown(MESSAGE_ID, MESSAGE_ID)]
 
 
+@pytest.mark.parametrize("id", [None, 7, [], "", "\0"])
+def test_a_report_on_no_text_says_nothing(id):
+    callback = sign(event("sms:delivered", {"messageId": id, "recipient": NUMBER}))
+    assert connected("smsgate").callback(callback) == []
+
+
 @pytest.mark.parametrize(
     ("number", "region", "told"),
     [
