@@ -244,8 +244,7 @@ class Sender:
             self.key_names |= names_of({message.key_id})
         name = self.key_names.get(message.key_id)
         pulse, probe = self.pulse, self.watch.probe
-        copy = self.copies_before(message, message.claim_number)
-        return Send(message, name, pulse.sender, self.terms, pulse.moment(), probe=probe, copy=copy)
+        return Send(message, name, pulse.sender, self.terms, pulse.moment(), probe=probe)
 
     def copies_before(self, message: Message, claim_number: int) -> int:
         """Return how many copies a carrier that keeps ids took before a claim: see `key_of`."""
@@ -298,6 +297,8 @@ class Sender:
                 return 0, []
             messages = claim()
             sends = [self.send_of(each) for each in messages]
+            for send in sends:
+                send.copy = self.copies_before(send.message, send.message.claim_number)
             ready, moves = self.judge(sends, now)
             going = self.within_rate(ready)
             waiting = ready[len(going) :]
