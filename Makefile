@@ -44,10 +44,10 @@ upgrade: ## upgrade all pins of requirements.txt and requirements-dev.txt
 audit: .venv/test ## check the pinned packages for known vulnerabilities (needs the network)
 	$(BIN)/uv tool run pip-audit --disable-pip --require-hashes -r requirements-dev.txt
 
-numbering: .venv/test ## rebuild the tables of recipients/numbering/
-	$(BIN)/python -m recipients.numbering.make_zones
-	$(BIN)/python -m recipients.numbering.make_places
-	$(BIN)/python -m recipients.numbering.make_states
+numbering: .venv/test ## rebuild the tables of texting/recipients/numbering/
+	$(BIN)/python -m texting.recipients.numbering.make_zones
+	$(BIN)/python -m texting.recipients.numbering.make_places
+	$(BIN)/python -m texting.recipients.numbering.make_states
 
 soak: .venv/test ## the long tests: load, crashes, a database that goes away
 	$(BIN)/pytest -m soak

@@ -8,23 +8,25 @@ from typing import Any
 from flask import Blueprint, Response, abort, current_app, g, request
 from werkzeug.exceptions import HTTPException, TooManyRequests, Unauthorized
 
-import acceptance
-import recipients
 import schemas
-from acceptance import AlreadyAnswered, NewMessage, Request, stored_before
-from access.do_not_call import OnDoNotCallList
-from access.keys import MAY_SEND, ApiKey, Role
-from access.limits import SECOND, LimitReached, TooManyParts
-from access.rules import Rules, end_of
-from carriers.alphabets import count_parts
-from carriers.lanes import new_lane
-from database import clock, db, isoformat
-from messages.model import Message, Status, new_id
-from recipients import Recipient
-from recipients.hours import BusinessHours, Facts, NeverOpens
-from schemas import BadRequest
-from settings import Settings
-from web.requests import BEARER, bearer_token, read_body
+from texting import recipients
+from texting.access.do_not_call import OnDoNotCallList
+from texting.access.keys import MAY_SEND, ApiKey, Role
+from texting.access.limits import SECOND, LimitReached, TooManyParts
+from texting.access.rules import Rules, end_of
+from texting.carriers.alphabets import count_parts
+from texting.carriers.lanes import new_lane
+from texting.database import clock, db, isoformat
+from texting.messages import storing
+from texting.messages.admission import AlreadyAnswered, NewMessage, Request
+from texting.messages.model import Message, Status, new_id
+from texting.messages.storing import stored_before
+from texting.recipients import Recipient
+from texting.recipients.hours import BusinessHours, Facts, NeverOpens
+from texting.settings import Settings
+from texting.web import bodies
+from texting.web.bodies import BadRequest
+from texting.web.requests import BEARER, bearer_token, read_body
 
 blueprint = Blueprint("api", __name__, url_prefix="/v1")
 log = logging.getLogger("web")
@@ -81,7 +83,7 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
         lane=new_lane(recipient.country, is_tester),
     )
 
-    answer = schemas.dump(describe(message, recipient, facts))
+    answer = bodies.dump(describe(message, recipient, facts))
     if idempotency_key:
         message = message._replace(response=answer)
     limits = settings.key_limits, settings.recipient_limit
@@ -151,7 +153,7 @@ def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:
 def store(wanted: Request) -> None:
     """Store a message; refuse it if a list or a limit says so."""
     try:
-        acceptance.store(wanted)
+        storing.store(wanted)
     except (OnDoNotCallList, TooManyParts) as refusal:
         abort(403, str(refusal))
     except LimitReached as refusal:
@@ -191,7 +193,7 @@ def read_json() -> Any:
         raise BadRequest("Content-Encoding: must be absent, because compressed bodies are not read")
     if request.mimetype != "application/json":
         raise BadRequest("Content-Type: must be application/json")
-    return schemas.parse(body)
+    return bodies.parse(body)
 
 
 # Idempotency
@@ -204,7 +206,7 @@ def idempotency(value: Any) -> tuple[str | None, str | None]:
         return None, None
     if not re.fullmatch("[!-~]{1,255}", key):
         raise BadRequest("Idempotency-Key: must be 1 to 255 visible ASCII characters")
-    return key, schemas.digest(value)
+    return key, bodies.digest(value)
 
 
 def repeat(message: Message, digest: str) -> str:

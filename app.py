@@ -5,32 +5,30 @@ import logging
 import click
 from flask import Flask
 
-import cli
-import database
-import logs
-import settings as environment
-from access.rules import Rules
-from carriers import configs
-from monitoring import checks
+from texting import cli, database, logs
+from texting.access.rules import Rules
+from texting.carriers import configs
+from texting.monitoring import checks
+from texting.settings import VERSION, Settings, exit_if_invalid, load_or_exit, warn_of_misspelt
 
 
-def create_app(settings: environment.Settings | None = None) -> Flask:
+def create_app(settings: Settings | None = None) -> Flask:
     """Build the application from the environment, or from the given settings."""
     from_environment = settings is None
     if from_environment:
-        settings = environment.load_or_exit()
+        settings = load_or_exit()
     checks.start(settings)
-    with environment.exit_if_invalid("CARRIER_URL"):  # of carriers that verify callbacks
+    with exit_if_invalid("CARRIER_URL"):  # of carriers that verify callbacks
         connected = configs.connect_all(
             settings.carrier_configs, public_url=settings.public_url, sending=False
         )
     handler = logs.start(settings.log_level, settings.log_format)
     if from_environment:
-        environment.warn_of_misspelt()
+        warn_of_misspelt()
     database.connect(settings.database_url)
     app = Flask(__name__, static_folder=None)
     app.config["SETTINGS"] = settings
-    app.config["VERSION"] = environment.VERSION
+    app.config["VERSION"] = VERSION
     app.extensions["rules"] = Rules.from_settings(settings)
     app.extensions["carriers"] = {carrier.name: carrier for carrier in connected}
     app.json.sort_keys = False
@@ -53,9 +51,10 @@ def looks_for_a_command() -> bool:
 def serve(app: Flask, handler: logging.Handler) -> None:
     """Add all that answers requests; importing that takes as long as a whole command, 0.2 s."""
     import api
-    import desk
-    from monitoring import pages
-    from web import callbacks, errors, requests
+    import schemas
+    from texting import desk
+    from texting.monitoring import pages
+    from texting.web import callbacks, errors, requests
 
     handler.addFilter(requests.add_request_id)
     requests.register(app)
@@ -63,4 +62,4 @@ def serve(app: Flask, handler: logging.Handler) -> None:
     callbacks.register(app)
     pages.register(app)
     desk.register(app)
-    errors.register(app, desk.error_page)
+    errors.register(app, schemas.FIELDS, desk.error_page)

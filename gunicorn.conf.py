@@ -20,18 +20,16 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.workers.ggevent import GeventWorker
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
-import database
-import desk
-import recipients
-import settings as environment
-from carriers import Carrier
-from database import Refused
-from monitoring import checks, dead_scheduler
-from recipients import calendars
+from texting import database, desk, recipients
+from texting.carriers import Carrier
+from texting.database import Refused
+from texting.monitoring import checks, dead_scheduler
+from texting.recipients import calendars
+from texting.settings import load_or_exit
 
 HEALTH_LASTS = 1  # seconds; /healthz needs no key, so anybody may ask all the time
 
-settings = environment.load_or_exit()
+settings = load_or_exit()
 loglevel = settings.log_level
 
 # gunicorn reads these from the environment before `.env` is loaded into it
@@ -48,7 +46,7 @@ _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
 worker_connections = min(4_000, most_files * 3 // 4)
 
-worker_class, logger_class = "web.worker.Worker", "web.worker.Log"
+worker_class, logger_class = "texting.web.worker.Worker", "texting.web.worker.Log"
 control_socket_disable = True  # its path is the same for all gunicorns of a user
 
 # The folder of all workers' metrics; prometheus_client needs it when it is imported

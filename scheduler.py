@@ -15,27 +15,25 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
-import carriers
-import database
-import logs
 import models
-import settings as environment
-from carriers import Carrier, configs
-from carriers.lanes import TESTERS, Lane, Routes
-from events.delivery import Deliveries
-from events.outbox import Event
-from messages import receipts, waiting
-from messages.model import Message, Status
-from monitoring import checks, dead_web
-from monitoring.notices import Notices
-from replies import inbound, opt_outs
-from reports import queue
-from sending import claims, retention
-from sending.carrier_state import CarrierState
-from sending.heartbeats import Pulse, take_over
-from sending.outcomes import UNANSWERED
-from sending.runtime import THIS_MACHINE, TICK, Runtime, Stop
-from sending.sender import Sender
+from texting import carriers, database, logs
+from texting.carriers import Carrier, configs
+from texting.carriers.lanes import TESTERS, Lane, Routes
+from texting.events.delivery import Deliveries
+from texting.events.outbox import Event
+from texting.messages import receipts, waiting
+from texting.messages.model import Message, Status
+from texting.monitoring import checks, dead_web
+from texting.monitoring.notices import Notices
+from texting.replies import inbound, opt_outs
+from texting.reports import queue
+from texting.sending import claims, retention
+from texting.sending.carrier_state import CarrierState
+from texting.sending.heartbeats import Pulse, take_over
+from texting.sending.outcomes import UNANSWERED
+from texting.sending.runtime import THIS_MACHINE, TICK, Runtime, Stop
+from texting.sending.sender import Sender
+from texting.settings import VERSION, Settings, exit_if_invalid, load_or_exit, warn_of_misspelt
 
 MOVES = (
     *("promoted", "sent", "retrying", "failed", "blocked", "expired"),
@@ -61,7 +59,7 @@ class Scheduler:
 
     def __init__(
         self,
-        settings: environment.Settings,
+        settings: Settings,
         carrier: Carrier | None,
         runtime: Runtime = THIS_MACHINE,
         others: Sequence[Carrier] = (),
@@ -351,14 +349,14 @@ def line(counts: Counter) -> str:
 def main() -> int:
     """Run one pass, or passes until SIGTERM or SIGINT; return the exit status."""
     options = read_options()
-    settings = environment.load_or_exit()
+    settings = load_or_exit()
     start_log(options, settings)
-    environment.warn_of_misspelt()
+    warn_of_misspelt()
     checks.start(settings)
     limits = settings.send_concurrency, settings.carrier_timeout
-    with environment.exit_if_invalid("CARRIER_URL"):
+    with exit_if_invalid("CARRIER_URL"):
         connected = configs.connect_all(settings.carrier_configs, *limits, settings.public_url)
-    with environment.exit_if_invalid("NOTIFY_URL"):
+    with exit_if_invalid("NOTIFY_URL"):
         notices = Notices(settings)
     if options.every or options.verbose:
         introduce(connected)
@@ -402,7 +400,7 @@ def read_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def start_log(options: argparse.Namespace, settings: environment.Settings) -> None:
+def start_log(options: argparse.Namespace, settings: Settings) -> None:
     """Set up the log by the options and settings, and begin it with the version."""
     level = "DEBUG" if options.verbose else settings.log_level
     if options.quiet and level in ("DEBUG", "INFO"):
@@ -413,7 +411,7 @@ def start_log(options: argparse.Namespace, settings: environment.Settings) -> No
     counts_log.addHandler(printed := logging.StreamHandler(sys.stdout))
     printed.setFormatter(logs.formatter(settings.log_format))
     if options.every or options.verbose:  # a single pass prints only its counts
-        log.info("Text Message Sending Service %s", environment.VERSION)
+        log.info("Text Message Sending Service %s", VERSION)
 
 
 def seconds(text: str) -> float:

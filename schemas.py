@@ -1,41 +1,22 @@
-"""The schema of a request, and JSON as it is read and written.
+"""The schema of a request.
 
 openapi.json describes the same fields to clients; tests/monitoring/test_openapi.py compares them.
 """
 
-import hashlib
-import json
 import re
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from marshmallow import EXCLUDE, RAISE, Schema, ValidationError, fields
 from marshmallow.experimental.context import Context
 
-import recipients
-from database import isoformat
-from recipients.hours import BusinessHours, NeverOpens, written_window
-
-COMPACT = (",", ":")
-MOST_PROBLEMS = 20  # that are listed; more are counted
-LONGEST_NAME = 100  # characters of an unknown field that are repeated
-
-
-class BadRequest(Exception):
-    """The request is invalid; `problems` lists why, one text for each problem.
-
-    Beyond MOST_PROBLEMS, a last text counts the others.
-    """
-
-    def __init__(self, *problems: str):
-        listed, more = problems[:MOST_PROBLEMS], len(problems) - MOST_PROBLEMS
-        if more > 0:
-            listed += (f"body: has {more} more problem{'s' if more > 1 else ''}",)
-        super().__init__(*listed)
-        self.problems = list(listed)
+from texting import recipients
+from texting.database import isoformat
+from texting.database.clock import read_instant
+from texting.recipients.hours import BusinessHours, NeverOpens, written_window
+from texting.web.bodies import BadRequest, shortened
 
 
 class StrictField(fields.Field):
@@ -118,47 +99,6 @@ class TextMessageRequest(Schema):
         unknown = RAISE
 
 
-# datetime.fromisoformat alone accepts a bare date and any separator, and reads a fraction of an
-# hour or a minute as one of a second.
-INSTANT = (
-    "^[0-9-]+(W[0-9]{2}-?[0-9])?"
-    "T[0-9]{2}(:?[0-5][0-9](:?[0-5][0-9]([.,][0-9]+)?)?)?"
-    "(Z|[+-][0-9]{2}(:?[0-5][0-9](:?[0-5][0-9]([.][0-9]+)?)?)?)?$"
-)
-
-
-def read_instant(text: str) -> datetime:
-    """Return the instant of an ISO 8601 date-time in UTC, which it is in by default.
-
-    It is cut to milliseconds. Raise ValueError, with words for people, if the text is none.
-    """
-    try:
-        if not re.fullmatch(INSTANT, text):
-            raise ValueError
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError("must be an ISO 8601 date and time, like 2026-03-02T14:00:00Z") from None
-    try:
-        instant = instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
-    except OverflowError:
-        raise ValueError("must have a UTC instant in the years 1 to 9999") from None
-    return instant.replace(microsecond=instant.microsecond // 1000 * 1000)
-
-
-def parse(body: bytes) -> Any:
-    """Return the value of a JSON text in UTF-8; raise BadRequest if it is not exactly one value."""
-    try:
-        return _DECODER.decode(body.decode())
-    except UnicodeDecodeError:
-        raise BadRequest("body: must be UTF-8") from None
-    except RecursionError:
-        raise BadRequest("body: is nested too deeply") from None
-    except json.JSONDecodeError as error:
-        raise BadRequest(f"body: must be JSON: {error}") from None
-    except ValueError:
-        raise BadRequest("body: contains a number that is too long") from None
-
-
 def load(
     value: Any,
     now: datetime,
@@ -178,7 +118,7 @@ def load(
         order, texts = error.valid_data, error.messages.items()
         problems = [f"{field}: {problem}" for field, each in texts for problem in each]
     unknown = [name for name in value if name not in _REQUEST.fields]
-    problems += [f"{_short(name)}: is not a field of this request" for name in unknown]
+    problems += [f"{shortened(name)}: is not a field of this request" for name in unknown]
     if order.get("to") and order.get("send_date"):
         problems += _quiet_problems(order["to"], order["send_date"], hours(order["to"]))
     if problems:
@@ -211,47 +151,6 @@ def _quiet_problems(recipient, send_date, hours):
         )
 
 
-def fields_in(problems: list[str]) -> list[str]:
-    """Return the fields of the interface that these problems name, for the log."""
-    names = {problem.partition(":")[0] for problem in problems}
-    return sorted(names & _REQUEST.fields.keys())
-
-
-def dump(response: dict) -> str:
-    """Return the JSON text of an answer, a line."""
-    return json.dumps(response, separators=COMPACT) + "\n"
-
-
-def dump_error(status: int, message: str, details: dict, now: datetime) -> str:
-    """Return the JSON text of the error body."""
-    error = {"error": True, "message": message, "statusCode": status, "details": details}
-    return dump(error | {"timestamp": isoformat(now)})
-
-
-def digest(value: Any) -> str:
-    """Return a digest that is the same for equal JSON values, however they are written."""
-    try:
-        canonical = json.dumps(value, sort_keys=True, separators=COMPACT)
-    except RecursionError:  # a value near the limit can be read but not written
-        raise BadRequest("body: is nested too deeply") from None
-    return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def _named_once(pairs):
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        times = Counter(name for name, _ in pairs)
-        raise BadRequest(*(f"{_short(name)}: is given twice" for name in value if times[name] > 1))
-    return value
-
-
-def _short(name):
-    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
-
-
-def _refuse_constant(name):
-    raise BadRequest(f"body: must be JSON, which has no {name}")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_named_once, parse_constant=_refuse_constant)
 _REQUEST = TextMessageRequest()
+FIELDS = frozenset(_REQUEST.fields)
+"""The names of the interface's fields."""

@@ -17,7 +17,7 @@ import of_stored  # noqa: E402
 import of_web  # noqa: E402
 from machinery import SCRATCH, postgres  # noqa: E402
 
-import database  # noqa: E402
+from texting import database  # noqa: E402
 
 FIGURES = (
     *(of_web.create, of_web.limited, of_web.silent, of_web.flooded, of_web.start),

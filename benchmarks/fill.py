@@ -6,12 +6,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import database
-import settings
-from access.keys import ApiKey
-from database import clock, db
-from messages import model
-from messages.model import Message, Status
+from texting import database, settings
+from texting.access.keys import ApiKey
+from texting.database import clock, db
+from texting.messages import model
+from texting.messages.model import Message, Status
 
 BATCH = 2_000
 NUMBERS = """

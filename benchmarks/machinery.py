@@ -16,10 +16,9 @@ from pathlib import Path
 
 import psycopg
 
-import database
-import recipients
-from access import keys
-from database import clock
+from texting import database, recipients
+from texting.access import keys
+from texting.database import clock
 
 ROOT = Path(__file__).parent.parent
 TOOLS = Path(sys.executable).parent

@@ -22,15 +22,15 @@ from machinery import (
 )
 from peewee import SQL, fn
 
-import database
-from access import keys
-from carriers.configs import parse
-from carriers.lanes import Routes
-from database import clock
-from events.outbox import Event, EventAddress
-from messages import model, waiting
-from reports import queue
-from sending.claims import Turns
+from texting import database
+from texting.access import keys
+from texting.carriers.configs import parse
+from texting.carriers.lanes import Routes
+from texting.database import clock
+from texting.events.outbox import Event, EventAddress
+from texting.messages import model, waiting
+from texting.reports import queue
+from texting.sending.claims import Turns
 
 TEXTS, SENDINGS = 4000, 3
 DELAY = 0.05  # seconds, as in peers.py

@@ -26,10 +26,10 @@ from machinery import (
     wrk,
 )
 
-import database
-from access.keys import Role
-from database import clock
-from messages.model import Message, Status
+from texting import database
+from texting.access.keys import Role
+from texting.database import clock
+from texting.messages.model import Message, Status
 
 COMMANDS = {
     "stats": ("stats",),

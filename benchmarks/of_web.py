@@ -33,9 +33,9 @@ from machinery import (
 )
 from twilio.request_validator import RequestValidator
 
-import database
-from access.limits import parse
-from messages import model
+from texting import database
+from texting.access.limits import parse
+from texting.messages import model
 
 
 def create(server):

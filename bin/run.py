@@ -19,11 +19,10 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports needs no traceback
 
-import database  # noqa: E402
-import logs  # noqa: E402
-import settings as environment  # noqa: E402
-from access.keys import ApiKey, Role  # noqa: E402
-from database import clock  # noqa: E402
+from texting import database, logs  # noqa: E402
+from texting.access.keys import ApiKey, Role  # noqa: E402
+from texting.database import clock  # noqa: E402
+from texting.settings import Settings, load_or_exit, warn_of_misspelt  # noqa: E402
 
 NUMBER = "+12125550123"  # reserved for fiction
 ALWAYS = (0, 24 * 60)
@@ -41,7 +40,7 @@ def main() -> int:
     os.environ["PORT"] = str(port)
     check(port, host)
     logs.start(settings.log_level, settings.log_format)
-    environment.warn_of_misspelt()
+    warn_of_misspelt()
     database.connect(settings.database_url)
     try:
         database.upgrade()
@@ -100,14 +99,14 @@ def answers(url: str) -> bool:
     return False
 
 
-def prepare() -> environment.Settings:
+def prepare() -> Settings:
     """Return the settings; create `.env` and its SECRET_KEY if they are missing."""
     if not os.access(ROOT, os.W_OK):
         sys.exit(f"cannot write to {ROOT}")
     env = Path(".env")
     if not env.exists():
         env.write_text(Path(".env.example").read_text())
-    environment.load_or_exit()
+    load_or_exit()
     if not HOURS & os.environ.keys():  # .env has been loaded into it
         os.environ["BUSINESS_HOURS"] = "00:00-24:00"
     if "SECRET_KEY" not in os.environ:
@@ -118,7 +117,7 @@ def prepare() -> environment.Settings:
                 file.write(f"SECRET_KEY={secrets.token_hex(32)}\n")
         except OSError as error:
             sys.exit(f".env: cannot be written ({error.strerror})")
-    return environment.load_or_exit()
+    return load_or_exit()
 
 
 def listening_host() -> str:
@@ -152,9 +151,7 @@ def kept_key(name: str, role: Role) -> str:
     return secret
 
 
-def welcome(
-    settings: environment.Settings, address: str, key: str, operators: str, host: str
-) -> str:
+def welcome(settings: Settings, address: str, key: str, operators: str, host: str) -> str:
     """Return where the service is, and a request to try."""
     public = settings.public_url or address
     desk = f"\nSign in to the desk, {public}/desk/, with {operators}" if settings.secret_key else ""
@@ -187,7 +184,7 @@ def reach(host: str) -> str:
     return f"It listens on {host}, without https: everybody in this network can reach it. {keys}"
 
 
-def note(settings: environment.Settings) -> str:
+def note(settings: Settings) -> str:
     """Return what to expect of the request."""
     if settings.allowed_countries and "US" not in settings.allowed_countries:
         return "ALLOWED_COUNTRIES refuses the number below: put in one of yours."

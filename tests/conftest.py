@@ -8,12 +8,13 @@ from itertools import count
 import hypothesis
 import pytest
 
-import settings as environment
-from access import keys
 from app import create_app
-from database import clock
-from monitoring import health
 from samples import ALL_OPTIONS, NEW_YORK, TUESDAY_NOON
+from texting.access import keys
+from texting.database import clock
+from texting.monitoring import health
+from texting.settings import EPHEMERAL_HOSTS, Settings
+from texting.settings import load as load_settings
 
 pytest_plugins = [
     "broken_rows",
@@ -21,6 +22,7 @@ pytest_plugins = [
     "carrier_servers",
     "databases",
     "fake_carrier",
+    "foreign_peers",
     "kits",
     "several_carriers",
     "npm",
@@ -95,14 +97,14 @@ def keys_read_anew(monkeypatch):
 def loaded(monkeypatch, tmp_path):
     """Load the settings from these variables alone, in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    ours = [*map(str.upper, environment.Settings._fields), "SCRIPT_NAME"]
+    ours = [*map(str.upper, Settings._fields), "SCRIPT_NAME"]
 
     def read(**variables):
-        for name in (*ours, *environment.EPHEMERAL_HOSTS):
+        for name in (*ours, *EPHEMERAL_HOSTS):
             monkeypatch.delenv(name, raising=False)
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        return environment.load()
+        return load_settings()
 
     yield read
     for name in ours:

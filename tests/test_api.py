@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from access.do_not_call import DoNotCall
 from answers import PATH, accepted, problems, refusal, sender
 from app import create_app
-from database import clock, isoformat
-from messages.model import Message
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from texting.access.do_not_call import DoNotCall
+from texting.database import clock, isoformat
+from texting.messages.model import Message
 
 JULY_EVENING = datetime(2026, 7, 15, 17, 0, tzinfo=UTC)  # 6 PM in London
 JANUARY_NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)

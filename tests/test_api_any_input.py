@@ -9,8 +9,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from answers import PATH, accepted, error_in, problems
-from messages.model import Message
 from samples import LONDON, NEW_YORK, VALID
+from texting.messages.model import Message
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

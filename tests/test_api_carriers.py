@@ -2,11 +2,11 @@
 
 import pytest
 
-from access.keys import ApiKey, Role
 from answers import accepted, refusal, sender
 from app import create_app
-from messages.model import Message
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from texting.access.keys import ApiKey, Role
+from texting.messages.model import Message
 
 NUMBERS = {"US": NEW_YORK, "GB": LONDON, "FR": "+33123456789"}
 US, GB, SHOP, TILL = "countries=US", "countries=GB", "keys=shop", "keys=till"

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from access import do_not_call
-from access.do_not_call import DoNotCall
-from access.keys import ApiKey
 from answers import PATH, accepted, problems, refusal
-from database import clock
 from databases import on_both
-from messages.model import Message
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
+from texting.access import do_not_call
+from texting.access.do_not_call import DoNotCall
+from texting.access.keys import ApiKey
+from texting.database import clock
+from texting.messages.model import Message
 
 pytestmark = on_both
 

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from access.keys import ApiKey
 from answers import sender
 from databases import on_both
-from messages.model import Message
 from samples import HOUR, MILLISECOND, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
+from texting.access.keys import ApiKey
+from texting.messages.model import Message
 
 pytestmark = on_both
 
@@ -155,7 +155,7 @@ def second(monkeypatch):
     """Stop the clock that tells how long a key is remembered, at a second: `second(1)`."""
 
     def stop(second):
-        monkeypatch.setattr("access.keys.monotonic", lambda: 100.9 + second)
+        monkeypatch.setattr("texting.access.keys.monotonic", lambda: 100.9 + second)
 
     stop(0)
     return stop

@@ -8,14 +8,14 @@ from datetime import timedelta
 
 import pytest
 
-from access.keys import ApiKey, Role, digest_of
-from access.sign_ins import SignIn
 from answers import PATH, accepted, refusal, sender
-from database import Refused, clock, db
-from messages.model import Message
 from query_plans import plans
 from samples import HOUR, TUESDAY_NOON, VALID
 from stored_messages import look
+from texting.access.keys import ApiKey, Role, digest_of
+from texting.access.sign_ins import SignIn
+from texting.database import Refused, clock, db
+from texting.messages.model import Message
 
 
 @pytest.fixture

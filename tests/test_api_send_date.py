@@ -6,8 +6,8 @@ import pytest
 
 from answers import accepted, problems, sender
 from app import create_app
-from messages.model import Message
 from samples import HOUR, MILLISECOND, SUNDAY_NIGHT, TUESDAY_NOON
+from texting.messages.model import Message
 
 OPENING = datetime(2026, 3, 3, 14, 0, tzinfo=UTC)  # 9 AM in New York, a Tuesday
 CLOSING = datetime(2026, 3, 3, 22, 0, tzinfo=UTC)  # 5 PM there

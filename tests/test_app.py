@@ -10,19 +10,19 @@ import psycopg
 import pytest
 from werkzeug.exceptions import default_exceptions
 
-import database
-from acceptance.storage import queue
-from access import keys
-from access.limits import parse
 from answers import PATH, accepted, problems, refusal, sender
 from app import create_app
-from database import clock, pool
 from databases import END_OTHER_CONNECTIONS, on_both, on_postgres
-from messages.model import Message
-from recipients.hours import BusinessHours
 from samples import NEW_YORK, VALID
 from stored_messages import connection_of
-from web.requests import add_request_id
+from texting import database
+from texting.access import keys
+from texting.access.limits import parse
+from texting.database import clock, pool
+from texting.messages.model import Message
+from texting.messages.storing import queue
+from texting.recipients.hours import BusinessHours
+from texting.web.requests import add_request_id
 
 pytestmark = pytest.mark.options
 SECRET = "secret-2125550123"

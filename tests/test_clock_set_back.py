@@ -13,22 +13,22 @@ from peewee import (
     UUIDField,
 )
 
-import database
 import models
-from access.do_not_call import OptedOut
 from app import create_app
-from carriers import CarrierError
 from databases import on_both
-from events.delivery import DELAYS
-from events.outbox import LONGEST_DELAY, Event
 from fake_carrier import FOR_NOW, SLOWLY
-from messages.attempts import Attempt
-from messages.model import FURTHEST_AHEAD, Message, Status
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import outcomes
-from sending.carrier_state import CarrierState
 from signed_callbacks import SECRET, VONAGE, of_vonage
 from stored_messages import again, held, key_named, store
+from texting import database
+from texting.access.do_not_call import OptedOut
+from texting.carriers import CarrierError
+from texting.events.delivery import DELAYS
+from texting.events.outbox import LONGEST_DELAY, Event
+from texting.messages.attempts import Attempt
+from texting.messages.model import FURTHEST_AHEAD, Message, Status
+from texting.sending import outcomes
+from texting.sending.carrier_state import CarrierState
 
 LOST = CarrierError("no answer", in_doubt=True)
 EARLY = 4 * SECOND  # within what the clocks of machines may differ by

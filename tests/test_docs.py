@@ -21,21 +21,21 @@ import click
 import pytest
 from flask import Flask, request
 
-import carriers
-import database
-import settings as environment
 from carrier_servers import Answer
-from database import clock, isoformat
-from database.postgres import Adapter
 from databases import on_postgres
-from events.delivery import Deliveries
-from events.outbox import Event, EventAddress
-from messages.model import FINISHED, Message, Status
 from postgres_server import installed
 from running import ROOT, Process, free_port, wait_until
 from samples import DAY, TUESDAY_NOON
-from settings import VERSION
+from sources import SOURCES
 from stored_messages import decide_on, key_named, store
+from texting import carriers, database
+from texting.database import clock, isoformat
+from texting.database.postgres import Adapter
+from texting.events.delivery import Deliveries
+from texting.events.outbox import Event, EventAddress
+from texting.messages.model import FINISHED, Message, Status
+from texting.settings import VERSION, Settings
+from texting.settings import load as load_settings
 
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
@@ -45,7 +45,7 @@ OPTIONAL = {  # without a default
     *("HELP_REPLY", "METRICS_TOKEN", "NOTIFY_URL", "QUIET_HOURS", "QUIET_HOURS_FILE", "SEND_RATE"),
     "STOP_REPLY",
 }
-PAGES["recipients/numbering/README.md"] = (ROOT / "recipients/numbering/README.md").read_text()
+PAGES["NUMBERING"] = (ROOT / "texting/recipients/numbering/README.md").read_text()
 EXCHANGES = [  # a request as a curl line, and the answer that follows it
     pytest.param(*blocks, id=page)
     for page, text in PAGES.items()
@@ -367,7 +367,7 @@ def test_the_printed_database_url_is_taken(settings, monkeypatch):
     (line,) = (b for b in blocks("docs/deploying.md", "text") if b.startswith("DATABASE_URL"))
     name, _, url = line.strip().partition("=")
     monkeypatch.setenv(name, url)
-    assert environment.load().database_url == url
+    assert load_settings().database_url == url
 
 
 # What is named is there
@@ -450,7 +450,7 @@ def test_every_status_of_a_message_is_explained():
 
 
 def test_every_field_and_every_status_of_an_answer_is_explained():
-    described = json.loads((ROOT / "monitoring" / "openapi.json").read_text())
+    described = json.loads((ROOT / "texting/monitoring" / "openapi.json").read_text())
     post = described["paths"]["/v1/text-messages"]["post"]
     schemas = described["components"]["schemas"]
     wanted = schemas["TextMessageRequest"]["properties"]
@@ -463,7 +463,7 @@ def test_every_field_and_every_status_of_an_answer_is_explained():
 
 ERRORS = [
     pytest.param(str(call.args[0].value), id=f"{path.stem}-{call.lineno}")
-    for path in sorted([*ROOT.glob("*.py"), *ROOT.glob("[!.tb]*/*.py")])
+    for path in SOURCES
     for call in ast.walk(ast.parse(path.read_text()))
     if isinstance(call, ast.Call) and ast.unparse(call.func) in ("log.error", "log.exception")
 ]
@@ -484,7 +484,7 @@ def test_every_row_is_of_a_line_of_the_log():
 
 
 SETTING_ROW = re.compile(r"^\| `([A-Z_]+)` \| ([^|]*) \|", re.M)  # its name and its default
-SETTINGS = [*map(str.upper, environment.Settings._fields), "SCRIPT_NAME"]
+SETTINGS = [*map(str.upper, Settings._fields), "SCRIPT_NAME"]
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -513,7 +513,12 @@ NUMBERS = [  # what a page says, where the code has the number, and the number
     ("docs/events.md", "Answer within 15 seconds", "events.delivery:TIMEOUT", 15),
     ("docs/carriers.md", "asks, at most an hour", "carriers.http:LONGEST_PAUSE", 3600),
     ("docs/carriers.md", "in the last ten minutes", "carriers.http:RECENTLY", 600),
-    ("docs/carriers/twilio.md", "of three days and", "sending.recorder:LONGEST_UNHEARD", 3 * DAY),
+    (
+        "docs/carriers/twilio.md",
+        "of three days and",
+        "sending.recorder:LONGEST_UNHEARD",
+        3 * DAY,
+    ),
     ("docs/decisions.md", "only within ten seconds", "sending.heartbeats:FRESH", 10),
     ("docs/decisions.md", "no heartbeat for twenty", "sending.heartbeats:WATCHED", 20),
 ]
@@ -522,7 +527,7 @@ NUMBERS = [  # what a page says, where the code has the number, and the number
 @pytest.mark.parametrize(("page", "words", "place", "number"), NUMBERS)
 def test_a_number_in_the_pages_is_that_of_the_code(page, words, place, number):
     assert words in " ".join(PAGES[page].split())
-    assert pkgutil.resolve_name(place) == number
+    assert pkgutil.resolve_name(f"texting.{place}") == number
 
 
 @pytest.mark.parametrize("host", ["app.json", "render.yaml"])

@@ -10,25 +10,25 @@ import sqlite3
 
 import pytest
 
-import database
 import models
-from access.do_not_call import OptedOut
 from answers import refusal
 from app import create_app
-from carriers import IncomingText, Receipt
-from database import db
 from desk_visitor import Visitor, ask, issue
-from events.delivery import Deliveries, Receiver, Try
-from events.outbox import Event, EventAddress
-from messages import doubts, receipts
-from messages.attempts import Attempt
-from messages.model import Message, Status
-from replies import inbound
-from replies.inbound import ReplyRules
 from samples import DAY, HOUR, LONDON, MINUTE, NEIGHBOUR, NEW_YORK, TUESDAY_NOON
-from sending.heartbeats import Heartbeat
 from signed_callbacks import TOKEN, TWILIO, of_twilio
 from stored_messages import SENDER, again, claim, decide_on, held, key_named, store, take_over
+from texting import database
+from texting.access.do_not_call import OptedOut
+from texting.carriers import IncomingText, Receipt
+from texting.database import db
+from texting.events.delivery import Deliveries, Receiver, Try
+from texting.events.outbox import Event, EventAddress
+from texting.messages import doubts, receipts
+from texting.messages.attempts import Attempt
+from texting.messages.model import Message, Status
+from texting.replies import inbound
+from texting.replies.inbound import ReplyRules
+from texting.sending.heartbeats import Heartbeat
 
 pytestmark = pytest.mark.usefixtures("database_url", "noon")
 

@@ -5,17 +5,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from acceptance.inserts import Inserts
-from database import clock
-from events import delivery
-from events.delivery import Deliveries
-from events.outbox import Event, EventAddress
-from messages.model import Message, Status
-from monitoring import notices
-from monitoring.notices import Notices
 from running import wait_until
 from samples import HOUR, MINUTE, SECOND, TUESDAY_NOON
 from stored_messages import decide_on, key_named, store
+from texting.database import clock
+from texting.events import delivery
+from texting.events.delivery import Deliveries
+from texting.events.outbox import Event, EventAddress
+from texting.messages.inserts import Inserts
+from texting.messages.model import Message, Status
+from texting.monitoring import notices
+from texting.monitoring.notices import Notices
 
 
 class FewThreads(threading.Thread):

@@ -6,10 +6,10 @@ import socket
 
 import pytest
 
-import logs
 from running import ALWAYS, post
 from samples import VALID
-from settings import VERSION
+from texting import logs
+from texting.settings import VERSION
 
 INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 

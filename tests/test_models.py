@@ -1,7 +1,7 @@
 """models.py: the list of the service's tables."""
 
-import database
 import models
+from texting import database
 
 
 def test_no_table_is_missing_and_each_comes_after_those_that_it_refers_to():

@@ -11,10 +11,10 @@ import time
 
 import pytest
 import regex
-from test_house import SOURCES
 
 from running import ROOT
 from schemas import FutureInstant
+from sources import SOURCES
 
 LENGTH = 10_000  # characters
 LONGEST = 0.1  # seconds of the processor; a pattern of quadratic time takes several times that

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-import recipients
-from access.rules import Rules
 from running import ROOT
+from texting import recipients
+from texting.access.rules import Rules
 
 PAGE = (ROOT / "docs/quiet-hours.md").read_text()
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-import settings as environment
 from app import create_app
-from recipients.weeks import HOLIDAYS
-from settings import SettingsError
+from texting.recipients.weeks import HOLIDAYS
+from texting.settings import SettingsError, os
+from texting.settings import load as load_settings
 
 UNKNOWN = (
     "is no country with telephone numbers, nor a state or province of the United States or Canada"
@@ -103,11 +103,11 @@ def test_each_wrong_line_is_a_line_beside_those_of_other_variables(load):
 def test_a_file_that_cannot_be_read_stops_the_start(path, load, monkeypatch):
     load("")
     if "\0" in path:  # which only a file named .env can hold
-        monkeypatch.setitem(environment.os.environ._data, b"QUIET_HOURS_FILE", path.encode())
+        monkeypatch.setitem(os.environ._data, b"QUIET_HOURS_FILE", path.encode())
     else:
         monkeypatch.setenv("QUIET_HOURS_FILE", path)
     with pytest.raises(SettingsError, match=r"^QUIET_HOURS_FILE: [^\n]*$"):
-        environment.load()
+        load_settings()
 
 
 def test_a_file_that_changes_is_read_at_the_start_only(load, settings, tmp_path):

@@ -11,19 +11,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-import database
-import recipients
 import scheduler
-from access import do_not_call
-from access.do_not_call import DoNotCall, OptedOut
-from carriers import CarrierError
 from databases import on_both
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST
 from faulty_database import FaultyDatabase
-from messages import receipts, waiting
-from messages.attempts import Attempt
-from messages.model import TAKEN, WAITING, Message, Status
-from recipients.hours import Clocks
 from samples import (
     ALWAYS_OPEN,
     DAY,
@@ -37,10 +28,6 @@ from samples import (
     TUESDAY_NOON,
 )
 from scheduler import Scheduler
-from sending import heartbeats
-from sending.heartbeats import Heartbeat
-from sending.outcomes import Outcome
-from sending.runtime import Clock, Runtime
 from stored_messages import (
     FAKE,
     again,
@@ -52,6 +39,18 @@ from stored_messages import (
     store,
     store_many,
 )
+from texting import database, recipients
+from texting.access import do_not_call
+from texting.access.do_not_call import DoNotCall, OptedOut
+from texting.carriers import CarrierError
+from texting.messages import receipts, waiting
+from texting.messages.attempts import Attempt
+from texting.messages.model import TAKEN, WAITING, Message, Status
+from texting.recipients.hours import Clocks
+from texting.sending import heartbeats
+from texting.sending.heartbeats import Heartbeat
+from texting.sending.outcomes import Outcome
+from texting.sending.runtime import Clock, Runtime
 
 pytestmark = on_both
 

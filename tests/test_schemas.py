@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-import schemas
 from answers import PATH, problems, refusal
-from messages.model import Message
 from samples import LONDON, NEW_YORK, VALID
+from texting.messages.model import Message
+from texting.web import bodies
 
 TYPES = {
     "null": None,
@@ -214,8 +214,8 @@ def test_a_repeated_name_among_many_is_found_in_about_the_time_of_parsing():
         times = []
         for _ in range(5):
             started = time.process_time()
-            with contextlib.suppress(schemas.BadRequest):
-                schemas.parse(body.encode())
+            with contextlib.suppress(bodies.BadRequest):
+                bodies.parse(body.encode())
             times.append(time.process_time() - started)
         return min(times)
 

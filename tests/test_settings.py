@@ -11,16 +11,15 @@ import peewee
 import psycopg
 import pytest
 
-import database
-import settings as environment
 from running import ROOT
 from samples import ALL_OPTIONS
-from settings import SettingsError
+from texting import database
+from texting.settings import Settings, SettingsError, warn_of_misspelt
 
 UNCHECKED = {"NOTIFY_URL", "CARRIER_URL", "PORT", "WEB_CONCURRENCY"}
 """What is checked later, or by gunicorn's configuration."""
 
-CHECKED = [name for name in map(str.upper, environment.Settings._fields) if name not in UNCHECKED]
+CHECKED = [name for name in map(str.upper, Settings._fields) if name not in UNCHECKED]
 BAD = dict.fromkeys(CHECKED, "s3cret") | dict.fromkeys(("STOP_REPLY", "HELP_REPLY"), "s3cret" * 300)
 BAD |= {"DATABASE_URL": "mysql://s3cret", "QUIET_HOURS_FILE": "absent.toml"}
 
@@ -35,7 +34,7 @@ def test_tests_with_all_options_on_set_each_setting_without_a_default(loaded):
 def test_the_example_shows_the_defaults(loaded):
     example = (ROOT / ".env.example").read_text()
     shown = dict(re.findall(r"^# ([A-Z_]+)=(.*)$", example, re.MULTILINE))
-    fields = environment.Settings._fields
+    fields = Settings._fields
     ours = {name: value for name, value in shown.items() if name.lower() in fields}
     assert {name.lower() for name in ours} == {*fields} - {"carrier_url"}
     assert loaded(**ours) == loaded()._replace(port=8000)
@@ -302,7 +301,7 @@ OF_OTHER_PROGRAMS = (
 )
 def test_a_misspelt_setting_is_named_with_the_one_it_resembles(name, setting, loaded, caplog):
     loaded(**{name: "s3cret"})
-    environment.warn_of_misspelt()
+    warn_of_misspelt()
     words = f"{name} is not a setting; did you mean {setting}?"
     assert caplog.messages == ([words] if setting else [])
 
@@ -310,7 +309,7 @@ def test_a_misspelt_setting_is_named_with_the_one_it_resembles(name, setting, lo
 def test_in_a_file_named_env_a_name_may_be_less_similar(loaded, tmp_path, caplog):
     (tmp_path / ".env").write_text("CARRIER=console:\nMAX_RETRY=1\nTZ=UTC\nLOG_FILE=x\n")
     loaded(POSTGRES_PASSWORD="x")
-    environment.warn_of_misspelt()
+    warn_of_misspelt()
     assert caplog.messages == [
         "CARRIER is not a setting; did you mean CARRIER_URL?",
         "MAX_RETRY is not a setting; did you mean MAX_RETRIES?",

@@ -15,14 +15,13 @@ from typing import Annotated, NamedTuple, NoReturn, get_type_hints
 
 from dotenv import dotenv_values, load_dotenv
 
-import logs
-import recipients
-from access import limits, rules
-from carriers import configs, urls
-from carriers.configs import CarrierConfig, rate
-from logs import printable
-from recipients import weeks
-from recipients.weeks import DAYS, Window
+from texting import logs, recipients
+from texting.access import limits, rules
+from texting.carriers import configs, urls
+from texting.carriers.configs import CarrierConfig, rate
+from texting.logs import printable
+from texting.recipients import weeks
+from texting.recipients.weeks import DAYS, Window
 
 VERSION = "1.0.0"
 """The version of the service, for `flask version`, `/healthz` and the log."""

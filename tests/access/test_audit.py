@@ -6,21 +6,21 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from peewee import DatabaseError
 
-from access import audit, do_not_call
-from access.audit import Actor
-from access.do_not_call import DoNotCall, OptedOut
-from access.keys import ApiKey, Role
-from access.limits import parse
 from app import create_app
-from database import db
 from databases import on_both, on_postgres, on_sqlite
 from desk_visitor import Visitor
-from events.outbox import EventAddress
-from messages.model import Message, Status
 from own_threads import begin
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
-from sending import retention
 from stored_messages import decide_on, key_named, store
+from texting.access import audit, do_not_call
+from texting.access.audit import Actor
+from texting.access.do_not_call import DoNotCall, OptedOut
+from texting.access.keys import ApiKey, Role
+from texting.access.limits import parse
+from texting.database import db
+from texting.events.outbox import EventAddress
+from texting.messages.model import Message, Status
+from texting.sending import retention
 
 pytestmark = on_both
 

@@ -7,17 +7,17 @@ from datetime import UTC, datetime
 
 import pytest
 
-from access.do_not_call import DoNotCall
-from access.keys import ApiKey
-from access.limits import WINDOWS_KEPT, KeyUse, parse, parse_recipient_limit
 from answers import accepted, refusal, sender
 from app import create_app
-from database import clock
 from databases import on_both, on_sqlite
-from messages.model import Message, Status
 from query_plans import reads_whole
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import create, key_named, store_many
+from texting.access.do_not_call import DoNotCall
+from texting.access.keys import ApiKey
+from texting.access.limits import WINDOWS_KEPT, KeyUse, parse, parse_recipient_limit
+from texting.database import clock
+from texting.messages.model import Message, Status
 
 pytestmark = on_both
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from access.keys import ApiKey
 from answers import accepted, refusal, sender
-from database import Refused, clock
 from databases import on_both
-from messages import decisions
-from messages.model import Status
-from reports import listings, queue
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import again, decide_on, key_named, statuses, store, store_many
+from texting.access.keys import ApiKey
+from texting.database import Refused, clock
+from texting.messages import decisions
+from texting.messages.model import Status
+from texting.reports import listings, queue
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 

@@ -4,13 +4,13 @@ import logging
 
 import pytest
 
-from access.audit import Audit
-from access.keys import ApiKey, Role
-from access.sign_ins import SignIn
 from app import create_app
 from databases import on_both, on_sqlite
 from desk_visitor import Visitor, ask, copy_of, is_out
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
+from texting.access.audit import Audit
+from texting.access.keys import ApiKey, Role
+from texting.access.sign_ins import SignIn
 
 pytestmark = on_both
 

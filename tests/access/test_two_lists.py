@@ -10,21 +10,21 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-import database
-from access import do_not_call
-from access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
-from access.keys import ApiKey, Role
-from access.rules import CHECKS
 from app import create_app
-from carriers import OptOut
-from database import clock
 from databases import on_both
 from desk_visitor import Visitor, issue
-from messages import waiting
-from messages.model import Status
-from replies import opt_outs
 from samples import DAY, HOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import again, key_named, store
+from texting import database
+from texting.access import do_not_call
+from texting.access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
+from texting.access.keys import ApiKey, Role
+from texting.access.rules import CHECKS
+from texting.carriers import OptOut
+from texting.database import clock
+from texting.messages import waiting
+from texting.messages.model import Status
+from texting.replies import opt_outs
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carriers.alphabets import (
+from phone import EXTENSION, STANDARD, character, show
+from texting.carriers.alphabets import (
     DEFAULT,
     GSM,
     LATIN1,
@@ -22,7 +23,6 @@ from carriers.alphabets import (
     cut,
     decode,
 )
-from phone import EXTENSION, STANDARD, character, show
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 gsm_texts = st.text(st.sampled_from([c for c in DEFAULT if c != "\x1b"] + [*"^{}\\[~]|€\f"]))

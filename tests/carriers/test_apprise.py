@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import apprise
 import pytest
 
-import carriers
 from carrier_errors import NUMBER, connect, meaning, refused, send
 from carrier_servers import Answer
+from texting import carriers
 
 
 @pytest.mark.parametrize(

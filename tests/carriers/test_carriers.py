@@ -13,9 +13,7 @@ import apprise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from smpp_peer import SmppPeer
 
-import carriers
 from carrier_errors import (
     AWKWARD,
     MESSAGE_ID,
@@ -37,12 +35,14 @@ from carrier_servers import (
     playing,
     self_signed,
 )
-from carriers import CarrierError, key_of, smpp_session
-from carriers.http import HttpCarrier
-from carriers.tls import reason_of
 from kits import CLASSES, KITS, WITH_SERVER, missing
 from kits.twilio import TwilioServer, refusal
 from kits.vonage import verdict
+from smpp_peer import SmppPeer
+from texting import carriers
+from texting.carriers import CarrierError, key_of, smpp_session
+from texting.carriers.http import HttpCarrier
+from texting.carriers.tls import reason_of
 
 OVER_HTTP = [name for name in WITH_SERVER if name != "smpp"]
 OURS = [name for name in OVER_HTTP if issubclass(CLASSES[name], HttpCarrier)]
@@ -98,7 +98,7 @@ def test_a_connection_is_kept_until_the_carrier_closes_it(our_server):
 
 
 def test_an_answer_may_take_longer_than_a_connection(webhook_server, monkeypatch):
-    monkeypatch.setattr("carriers.http.CONNECT_TIMEOUT", 0.2)
+    monkeypatch.setattr("texting.carriers.http.CONNECT_TIMEOUT", 0.2)
     webhook_server.delay = 0.5
     send(connect(webhook_server.url))
     assert len(webhook_server.texts) == 1
@@ -528,7 +528,8 @@ def test_nothing_of_a_text_gets_into_logs_or_output(caplog, capfd, http_server, 
 def test_no_library_is_loaded_before_it_is_needed(name):
     sending = name != "apprise"
     code = (
-        f"import sys, carriers; carriers.connect({KITS[name].url!r}, sending={sending}); "
+        "import sys; from texting import carriers; "
+        f"carriers.connect({KITS[name].url!r}, sending={sending}); "
         "print({'apprise', 'requests', 'urllib3'} & sys.modules.keys())"
     )
     ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -6,8 +6,8 @@ import pytest
 
 from carrier_errors import connect, meaning, refused, send
 from carrier_servers import playing
-from carriers.http import STATUSES, HttpCarrier
 from kits import CLASSES, KITS, WITH_SERVER
+from texting.carriers.http import STATUSES, HttpCarrier
 
 GROUPS = {"for_good": "for good", "too_fast": "too fast", "account": "the account"}
 
@@ -77,7 +77,7 @@ def test_a_from_that_serves_others_does_not_reach_this_country(monkeypatch, name
         send(carrier)
         error = refused(carrier, british)
         assert (meaning(error), error.no_route) == ("for now", True)
-        monkeypatch.setattr("carriers.http.RECENTLY", -1)
+        monkeypatch.setattr("texting.carriers.http.RECENTLY", -1)
         send(carrier)
         assert meaning(refused(carrier, british)) == "the account"
         monkeypatch.undo()

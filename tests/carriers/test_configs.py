@@ -2,7 +2,7 @@
 
 import pytest
 
-from carriers.configs import CarrierConfig, connect_all, parse
+from texting.carriers.configs import CarrierConfig, connect_all, parse
 
 TWILIO = "twilio://AC1:s3cret@+15005550006"
 VONAGE = "vonage://key:s3cret@ACME"

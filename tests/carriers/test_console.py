@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from carrier_errors import AWKWARD, meaning, refused, send
-from carriers import connect
+from texting.carriers import connect
 
 
 def test_the_console_shows_number_and_text(capsys):

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-import carriers
-from carriers.http import STATUSES
 from kits import CLASSES, KITS
 from running import ROOT
+from texting import carriers
+from texting.carriers.http import STATUSES
 
 DOCS = ROOT / "docs"
 COMMON = (DOCS / "carriers.md").read_text()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from carriers.configs import parse
-from carriers.lanes import TESTERS, Lane, Routes, is_of_answers, new_lane, of_answers
+from texting.carriers.configs import parse
+from texting.carriers.lanes import TESTERS, Lane, Routes, is_of_answers, new_lane, of_answers
 
 WAYS = parse(
     "console:#name=us&countries=US,CA console:#name=shop&keys=shop,till console:#name=world"

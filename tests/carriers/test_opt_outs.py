@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carriers import opt_outs
+from texting.carriers import opt_outs
 
 STOPS = ("STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT", "REVOKE", "OPTOUT", "ARRET")
 STARTS = ("START", "UNSTOP")

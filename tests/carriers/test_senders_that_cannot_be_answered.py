@@ -2,8 +2,8 @@
 
 import pytest
 
-from carriers import configs, connect
-from monitoring import checks
+from texting.carriers import configs, connect
+from texting.monitoring import checks
 
 PUBLIC_URL = "https://sms.example.com"
 SIGNED = "signature_secret=s1gnature&signature_method=sha256"

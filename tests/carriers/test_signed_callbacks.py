@@ -6,10 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import carriers
 from carrier_errors import MESSAGE_ID
-from carriers import Callback, NotGenuine, OptOut, Receipt, Shown
-from carriers.http import LONGEST_REFERENCE
 from kits import (
     CLASSES,
     KITS,
@@ -20,6 +17,9 @@ from kits import (
     connected,
     unidentified,
 )
+from texting import carriers
+from texting.carriers import Callback, NotGenuine, OptOut, Receipt, Shown
+from texting.carriers.http import LONGEST_REFERENCE
 
 by_all = pytest.mark.parametrize("name", WITH_CALLBACKS)
 HOW = {name: KITS[name].callbacks for name in WITH_CALLBACKS}

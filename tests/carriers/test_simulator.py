@@ -4,7 +4,7 @@ import phonenumbers
 import pytest
 
 from carrier_errors import meaning, refused, send
-from carriers import connect, simulator
+from texting.carriers import connect, simulator
 
 
 @pytest.mark.parametrize(

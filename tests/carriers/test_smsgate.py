@@ -8,9 +8,9 @@ import pytest
 
 from carrier_errors import MESSAGE_ID, NUMBER, connect, meaning, refused, send
 from carrier_servers import HANG_UP, Answer
-from carriers import IncomingText, Shown
 from kits import PUBLIC_URL, connected
 from kits.smsgate import SmsgateCallbacks, event, refusal, sign
+from texting.carriers import IncomingText, Shown
 
 NOON = datetime(2026, 3, 3, 17, tzinfo=UTC)
 HOW = SmsgateCallbacks()

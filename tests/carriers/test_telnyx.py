@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-import carriers
 from carrier_errors import MESSAGE_ID, NUMBER, connect, error_of, meaning, refused, send
 from carrier_servers import Answer
-from carriers import OptOut, Receipt, Shown
 from kits import PUBLIC_URL, REFERENCE, connected, unidentified
 from kits.telnyx import PROFILE, PUBLIC_KEY, URL, TelnyxCallbacks, event, refusal, sign
+from texting import carriers
+from texting.carriers import OptOut, Receipt, Shown
 
 NOON = datetime(2026, 3, 3, 17, tzinfo=UTC)
 HOW = TelnyxCallbacks()
@@ -164,6 +164,9 @@ def test_apprises_form_goes_on_to_mean_apprises_carrier():
 
 
 def test_what_verifies_signatures_is_loaded_late():
-    code = f"import sys, carriers; carriers.connect({URL!r}); print('cryptography' in sys.modules)"
+    code = (
+        f"import sys; from texting import carriers; carriers.connect({URL!r}); "
+        "print('cryptography' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

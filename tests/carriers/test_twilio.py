@@ -24,10 +24,10 @@ from carrier_errors import (
     send,
 )
 from carrier_servers import HANG, HANG_UP, Answer
-from carriers import IncomingText, NotGenuine, Receipt
-from carriers.http import LONGEST_PAUSE
 from kits import KITS, PUBLIC_URL, REFERENCE, connected
 from kits.twilio import TOKEN, TwilioServer, refusal, sign
+from texting.carriers import IncomingText, NotGenuine, Receipt
+from texting.carriers.http import LONGEST_PAUSE
 
 NOW = datetime(2026, 3, 3, 17, 0, tzinfo=UTC)
 SERVICE = "MG" + "aB" * 16

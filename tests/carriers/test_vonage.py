@@ -10,9 +10,9 @@ import pytest
 
 from carrier_errors import MESSAGE_ID, NUMBER, connect, form, meaning, refused, send
 from carrier_servers import Answer
-from carriers import IncomingText, NotGenuine, OptOut, Part, Receipt
 from kits import PUBLIC_URL, REFERENCE, connected, unidentified
 from kits.vonage import SECRET, sign, signer, verdict, write
+from texting.carriers import IncomingText, NotGenuine, OptOut, Part, Receipt
 
 MESSAGE = "0A0000000123ABCD1"
 FIELDS = {"messageId": REFERENCE, "msisdn": NUMBER[1:], "to": "ACME", "err-code": "0"}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from database import db
 from databases import on_postgres
 from stored_messages import connection_of, key_named, store, store_many
+from texting.database import db
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_nobody_else_may_ever_read_the_copy(run, database_url, copy, monkeypatch
     def look(*_):
         seen.extend(path.stat().st_mode & 0o777 for path in copy.parent.iterdir())
 
-    monkeypatch.setattr("database.sqlite.COPIED", 20)
+    monkeypatch.setattr("texting.database.sqlite.COPIED", 20)
     original = type(db.obj).copy
     monkeypatch.setattr(
         type(db.obj),
@@ -79,7 +79,7 @@ def test_what_comes_while_it_is_copied_waits_for_nothing_and_is_not_in_it(
     database_url, copy, monkeypatch
 ):
     """A copy that began anew with each write would never end."""
-    monkeypatch.setattr("database.sqlite.COPIED", 10)
+    monkeypatch.setattr("texting.database.sqlite.COPIED", 10)
     store_many(50, key=key_named("app"))
     left = []
     with contextlib.closing(connection_of(database_url)) as another:

@@ -5,14 +5,14 @@ from itertools import product
 import pytest
 from peewee import OperationalError
 
-from access.audit import Audit
-from cli import messages
-from database import PAGE, db, tables
 from databases import on_both
-from events.outbox import Event, EventAddress
-from messages.model import Message, Status
 from samples import DAY, HOUR, TUESDAY_NOON
 from stored_messages import again, decide_on, statuses, store, store_many
+from texting.access.audit import Audit
+from texting.cli import messages
+from texting.database import PAGE, db, tables
+from texting.events.outbox import Event, EventAddress
+from texting.messages.model import Message, Status
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 

@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-import database
 from app import create_app
-from database import clock
 from databases import on_postgres
-from events.outbox import EventAddress
 from samples import DAY
 from stored_messages import decide_on, key_named, store
+from texting import database
+from texting.database import clock
+from texting.events.outbox import EventAddress
 
 
 @pytest.fixture

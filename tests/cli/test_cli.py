@@ -6,20 +6,20 @@ import shlex
 from datetime import timedelta
 from pathlib import Path
 
+import cli.base
 import click
 import pytest
 
-import cli.base
-import database
-from access.do_not_call import OptedOut
-from carriers import OptOut, Receipt
-from messages import receipts
-from messages.model import FINISHED, Status
-from replies import opt_outs
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
-from sending.carrier_state import CarrierState
-from settings import VERSION
 from stored_messages import FAKE, store, store_history
+from texting import database
+from texting.access.do_not_call import OptedOut
+from texting.carriers import OptOut, Receipt
+from texting.messages import receipts
+from texting.messages.model import FINISHED, Status
+from texting.replies import opt_outs
+from texting.sending.carrier_state import CarrierState
+from texting.settings import VERSION
 
 UNKNOWN = "019cb4b5-0000-7000-8000-000000000000"
 

@@ -5,21 +5,21 @@ import os
 import tempfile
 from pathlib import Path
 
+import cli.dnc
 import pytest
 
-import cli.dnc
-from access import do_not_call
-from access.audit import Audit
-from access.do_not_call import LISTS, DoNotCall, DoNotCallHistory, OptedOut
-from access.keys import ApiKey
-from access.rules import CHECKS
 from app import create_app
-from carriers import OptOut
-from database import clock
 from databases import on_both, on_sqlite
-from replies import opt_outs
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import key_named
+from texting.access import do_not_call
+from texting.access.audit import Audit
+from texting.access.do_not_call import LISTS, DoNotCall, DoNotCallHistory, OptedOut
+from texting.access.keys import ApiKey
+from texting.access.rules import CHECKS
+from texting.carriers import OptOut
+from texting.database import clock
+from texting.replies import opt_outs
 
 pytestmark = [on_both, pytest.mark.usefixtures("noon")]
 

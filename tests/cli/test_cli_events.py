@@ -5,15 +5,15 @@ import re
 
 import pytest
 
-import database
-from access.audit import Action, Audit
-from access.keys import ApiKey
 from app import create_app
-from database import clock, db
 from databases import on_both
-from events.outbox import Event, EventAddress
 from samples import HOUR, TUESDAY_NOON
 from stored_messages import decide_on, look, new_id, store
+from texting import database
+from texting.access.audit import Action, Audit
+from texting.access.keys import ApiKey
+from texting.database import clock, db
+from texting.events.outbox import Event, EventAddress
 
 URL = "https://shop.example.com:8443/events?of=app"
 SHOWN = "https://shop.example.com:8443/events?of=***"

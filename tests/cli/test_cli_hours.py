@@ -6,16 +6,16 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-import recipients
 from answers import accepted, problems, refusal, sender
 from app import create_app
-from cli.hours import as_object
-from database import isoformat
 from numbering_plans import REGIONS, numbers
 from places import QUIET_PLACES, SILENCES
-from recipients import quiet, weeks
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
 from stored_messages import key_named
+from texting import recipients
+from texting.cli.hours import as_object
+from texting.database import isoformat
+from texting.recipients import quiet, weeks
 
 PLACES = {"quiet_hours": (22 * 60, 6 * 60), "quiet_hours_file": QUIET_PLACES}
 FIELDS = [

@@ -6,12 +6,12 @@ import shlex
 
 import pytest
 
-from access.audit import Audit
-from access.keys import ApiKey
-from access.limits import parse
-from database import clock, db
-from events.outbox import EventAddress
 from samples import DAY, HOUR, TUESDAY_NOON
+from texting.access.audit import Audit
+from texting.access.keys import ApiKey
+from texting.access.limits import parse
+from texting.database import clock, db
+from texting.events.outbox import EventAddress
 
 pytestmark = pytest.mark.usefixtures("noon")
 

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-import database
-from access.do_not_call import DoNotCall
-from access.keys import ApiKey
-from cli import base
 from databases import on_postgres
-from messages.model import FINISHED, Message, Status
 from samples import DAY, HOUR, LONDON, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
 from stored_messages import again, held, key_named, store, store_many
+from texting import database
+from texting.access.do_not_call import DoNotCall
+from texting.access.keys import ApiKey
+from texting.cli import base
+from texting.messages.model import FINISHED, Message, Status
 
 pytestmark = pytest.mark.usefixtures("noon")
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from carriers import IncomingText
-from messages.model import Status
-from replies import inbound
-from replies.inbound import ReplyRules
-from replies.model import Reply
 from samples import DAY, HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import held
+from texting.carriers import IncomingText
+from texting.messages.model import Status
+from texting.replies import inbound
+from texting.replies.inbound import ReplyRules
+from texting.replies.model import Reply
 
 pytestmark = pytest.mark.usefixtures("noon", "database_url")
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from access.audit import Audit
-from access.keys import ApiKey
 from samples import TUESDAY_NOON
+from texting.access.audit import Audit
+from texting.access.keys import ApiKey
 
 FORMS = {
     "hours": "mon-fri 09:00-17:00, sat 10:00-14:00",

@@ -4,11 +4,11 @@ import socket
 
 import pytest
 
-from access.audit import Audit
 from carrier_servers import DRIP, HANG, HANG_UP, Answer
-from database import clock
-from events import delivery
-from events.outbox import Event, EventAddress
+from texting.access.audit import Audit
+from texting.database import clock
+from texting.events import delivery
+from texting.events.outbox import Event, EventAddress
 
 TEST = "keys", "events", "app", "--test"
 

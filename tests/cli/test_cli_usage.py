@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from access.keys import ApiKey
-from carriers.alphabets import count_parts
-from messages.model import Message, Status
 from samples import LONDON, MILLISECOND, NEW_YORK, TUESDAY_NOON
 from stored_messages import key_named, store
+from texting.access.keys import ApiKey
+from texting.carriers.alphabets import count_parts
+from texting.messages.model import Message, Status
 
 pytestmark = pytest.mark.usefixtures("noon")
 

@@ -5,7 +5,7 @@ import re
 import click
 import pytest
 
-import cli
+from texting import cli
 
 COMMANDS = cli.Commands("flask")
 

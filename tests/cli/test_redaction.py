@@ -11,21 +11,21 @@ from pathlib import Path
 import pytest
 from peewee import TextField
 
-import database
 import models
-import schemas
-from access.do_not_call import LastReply, OptedOut
-from access.sign_ins import SignIn
-from carriers import IncomingText, OptOut, Part, Receipt
-from database import clock, sqlite
 from databases import on_both, on_sqlite
-from events.outbox import Event, EventAddress
-from messages import receipts
-from messages.early_receipts import EarlyReceipt
-from messages.model import Message, Status
-from replies import inbound, opt_outs
 from samples import DAY, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import FAKE, connection_of, decide_on, key_named, store, store_many
+from texting import database
+from texting.access.do_not_call import LastReply, OptedOut
+from texting.access.sign_ins import SignIn
+from texting.carriers import IncomingText, OptOut, Part, Receipt
+from texting.database import clock, sqlite
+from texting.events.outbox import Event, EventAddress
+from texting.messages import receipts
+from texting.messages.early_receipts import EarlyReceipt
+from texting.messages.model import Message, Status
+from texting.replies import inbound, opt_outs
+from texting.web import bodies
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
@@ -148,7 +148,7 @@ def test_every_column_of_text_is_forgotten_kept_on_purpose_or_of_no_person():
 
 def written_to(number):
     """Write a number or a text into every column that forgets it; return these values."""
-    guess = schemas.digest({"to": number, "message": TEXT})
+    guess = bodies.digest({"to": number, "message": TEXT})
     answer = json.dumps({"to_phone_normalized": number, "message": "an answer"})
     ended(to=number, request_digest=guess, response=answer, idempotency_key="1")
     EventAddress.set(key_named("app"), "http://127.0.0.1:9/", TUESDAY_NOON)
@@ -277,7 +277,7 @@ def test_after_a_redaction_other_connections_write_in_short_waits_again(redact):
 def test_the_digest_of_a_request_gives_no_number_back(post, redact, words):
     headers = {"Idempotency-Key": "1"}
     message_id = post(headers, message=TEXT).json["message_id"]
-    guess = schemas.digest({"to": NEW_YORK, "message": TEXT})
+    guess = bodies.digest({"to": NEW_YORK, "message": TEXT})
     assert Message.get().request_digest == guess, "or this test proves nothing"
     Message.update(status=Status.SENT, finished_at=clock.now() - DAY).execute()
     assert redact(*words).stdout == "1 redacted\n"

@@ -6,17 +6,17 @@ from datetime import timedelta
 
 import pytest
 
-import logs
-from access.audit import Audit
-from access.keys import ApiKey
-from carriers import Carrier, CarrierError
-from database import clock
-from events.outbox import Event, EventAddress
-from messages.model import Status
-from monitoring import checks
 from running import ROOT
 from samples import NEW_YORK
 from stored_messages import decide_on, held, key_named, store
+from texting import logs
+from texting.access.audit import Audit
+from texting.access.keys import ApiKey
+from texting.carriers import Carrier, CarrierError
+from texting.database import clock
+from texting.events.outbox import Event, EventAddress
+from texting.messages.model import Status
+from texting.monitoring import checks
 
 WORDS = "no\x1b[2J\x07\x9b1m\r\nPROBLEM: none\x7f\u202e\u2028!"
 JSON = json.dumps(WORDS)
@@ -120,7 +120,7 @@ def test_a_line_of_the_log_stays_one_line_and_a_traceback_its_own():
 
 def test_nothing_is_printed_but_by_what_escapes():
     """Commands print by cli/base.py alone; cli/__init__.py shows a help, which is ours."""
-    for path in (ROOT / "cli").glob("*.py"):
+    for path in (ROOT / "texting/cli").glob("*.py"):
         assert path.name in ("base.py", "__init__.py") or "click.echo" not in path.read_text(), (
             path.name
         )

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from playhouse.pool import MaxConnectionsExceeded
 
-import database
-from access.do_not_call import DoNotCall
-from access.keys import ApiKey
 from answers import refusal
-from database import clock, db, pool
 from databases import on_both, on_postgres, on_sqlite
-from messages.model import Message
 from proxy import Proxy
 from samples import NEW_YORK
 from stored_messages import connection_of, create, key_named, store
+from texting import database
+from texting.access.do_not_call import DoNotCall
+from texting.access.keys import ApiKey
+from texting.database import clock, db, pool
+from texting.messages.model import Message
 
 pytestmark = on_both
 

@@ -3,10 +3,10 @@
 import pytest
 from peewee import Select, ValuesList
 
-from access.keys import ApiKey
-from database import clock, db
 from databases import on_both
 from samples import TUESDAY_NOON
+from texting.access.keys import ApiKey
+from texting.database import clock, db
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 ODD = ["", " ", "NULL", "a,b", '"', "'", "{}", "[1]", "\\", "%s", "?", "ü\n🙂", "a", "a"]

@@ -8,26 +8,9 @@ from functools import partial
 
 import pytest
 
-from acceptance import AlreadyAnswered, NewMessage
-from acceptance.decisions import Request
-from acceptance.storage import insert_all
-from access.audit import Audit
-from access.do_not_call import OptedOut
-from access.keys import ApiKey
-from access.limits import KeyUse, lock_numbers, parse, parse_recipient_limit
-from access.texted_countries import KeyCountry
-from carriers import OptOut, Receipt
-from database import clock, db
 from databases import on_postgres
-from events.delivery import Deliveries, Try
-from events.outbox import Event, EventAddress
-from messages import receipts, waiting
-from messages.attempts import Attempt
-from messages.model import Message, Status
-from replies import opt_outs
 from running import wait_until
 from samples import DAY, HOUR, LONDON, NEW_YORK, TUESDAY_NOON
-from sending import retention
 from stored_messages import (
     FAKE,
     SENDER,
@@ -42,6 +25,22 @@ from stored_messages import (
     store,
     store_many,
 )
+from texting.access.audit import Audit
+from texting.access.do_not_call import OptedOut
+from texting.access.keys import ApiKey
+from texting.access.limits import KeyUse, lock_numbers, parse, parse_recipient_limit
+from texting.access.texted_countries import KeyCountry
+from texting.carriers import OptOut, Receipt
+from texting.database import clock, db
+from texting.events.delivery import Deliveries, Try
+from texting.events.outbox import Event, EventAddress
+from texting.messages import receipts, waiting
+from texting.messages.admission import AlreadyAnswered, NewMessage, Request
+from texting.messages.attempts import Attempt
+from texting.messages.model import Message, Status
+from texting.messages.storing import insert_all
+from texting.replies import opt_outs
+from texting.sending import retention
 
 pytestmark = on_postgres
 

@@ -8,11 +8,11 @@ import pytest
 from playhouse.migrations import Runner
 from playhouse.schema_diff import diff_models
 
-import database
 import models
-from database import db
 from databases import on_both, renamed
 from running import ROOT
+from texting import database
+from texting.database import db
 
 pytestmark = on_both
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import database
 from app import create_app
-from database import db, sqlite
+from texting import database
+from texting.database import db, sqlite
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import database
-from access.do_not_call import DoNotCall
-from database import clock, db
 from databases import on_both, on_postgres, on_sqlite
-from messages.model import Message
 from stored_messages import connection_of, store_many
+from texting import database
+from texting.access.do_not_call import DoNotCall
+from texting.database import clock, db
+from texting.messages.model import Message
 
 pytestmark = on_both
 
@@ -257,7 +257,7 @@ def test_a_commit_that_others_hold_up_is_an_outage_and_keeps_nothing(database_ur
 @on_both
 def test_rows_are_written_while_others_are_read_and_written(database_url, monkeypatch):
     """Two schedulers that take over from a dead one ask about its texts at the same time."""
-    monkeypatch.setattr("database.pool.PATIENCE", 1)
+    monkeypatch.setattr("texting.database.pool.PATIENCE", 1)
     store_many(3)
     with ThreadPoolExecutor(1) as another:
         for number, message in enumerate(Message.select()):

@@ -3,10 +3,10 @@
 import pytest
 from jinja2 import FileSystemBytecodeCache
 
-from access.keys import Role
 from app import create_app
 from desk_visitor import signed_in
 from samples import TUESDAY_NOON
+from texting.access.keys import Role
 
 SECRET = "not so secret, but long enough"
 

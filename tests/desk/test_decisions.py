@@ -6,19 +6,19 @@ import pytest
 from babel import Locale
 from babel.localedata import locale_identifiers
 
-from access.audit import Audit
-from access.keys import ApiKey, Role
 from databases import on_both
-from desk.words import OTHERWISE, hour_cycle
 from desk_visitor import Page, ask, ask_many, signed_in
 from faulty_database import FaultyDatabase
-from messages import receipts, waiting
-from messages.model import Message, Status
 from own_threads import at_once
-from recipients.quiet import QuietHours, QuietPlaces
 from samples import DAY, HOUR, LONDON, TUESDAY_NOON
-from sending.carrier_state import CarrierState
 from stored_messages import FAKE, again, decide_on, key_named, statuses, store, store_many
+from texting.access.audit import Audit
+from texting.access.keys import ApiKey, Role
+from texting.desk.words import OTHERWISE, hour_cycle
+from texting.messages import receipts, waiting
+from texting.messages.model import Message, Status
+from texting.recipients.quiet import QuietHours, QuietPlaces
+from texting.sending.carrier_state import CarrierState
 
 AT_TEN = TUESDAY_NOON + 5 * HOUR
 LAST_HOUR = TUESDAY_NOON.replace(year=9999, month=12, day=31, hour=23)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
-from access.do_not_call import listed as listed_among
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from texting.access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
+from texting.access.do_not_call import listed as listed_among
 
 PAGE = "/desk/do-not-call"
 

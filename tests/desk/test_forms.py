@@ -9,15 +9,15 @@ import pytest
 from flask import request
 from werkzeug.test import encode_multipart
 
-from access.do_not_call import DoNotCall
-from access.keys import ApiKey, Role
-from access.sign_ins import SignIn
 from app import create_app
-from desk import sessions
 from desk_visitor import Visitor, ask, guarded, is_out, issue
-from messages.model import Status
 from samples import DAY, HOUR, NEW_YORK, TUESDAY_NOON
 from stored_messages import again
+from texting.access.do_not_call import DoNotCall
+from texting.access.keys import ApiKey, Role
+from texting.access.sign_ins import SignIn
+from texting.desk import sessions
+from texting.messages.model import Status
 
 # From here
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from desk.alike import CANDIDATES, groups
+from texting.desk.grouping import CANDIDATES, groups
 
 SALE = "Hi {}, our sale starts on Friday: {}% off all boots. Show code {} at the till."
 

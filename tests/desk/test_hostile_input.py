@@ -3,11 +3,11 @@
 import pytest
 
 from desk_visitor import ask, reply
-from messages.model import Status
-from replies.model import Reply
 from samples import MILLISECOND, MINUTE, TUESDAY_NOON
-from sending.carrier_state import CarrierState
 from stored_messages import held
+from texting.messages.model import Status
+from texting.replies.model import Reply
+from texting.sending.carrier_state import CarrierState
 
 HOSTILE = (
     "<script>alert(1)</script>\n\"'&amp; {{ 7 * 7 }} \u202etxt.exe\u200b\x07 👩\u200d🚀 "

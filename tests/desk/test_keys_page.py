@@ -2,14 +2,14 @@
 
 import pytest
 
-from access.audit import Audit
-from access.keys import ApiKey, Role
-from access.limits import parse
-from database import clock
 from databases import on_both
 from desk_visitor import issue
 from samples import HOUR, MINUTE, TUESDAY_NOON
 from stored_messages import create, key_named, store, store_many
+from texting.access.audit import Audit
+from texting.access.keys import ApiKey, Role
+from texting.access.limits import parse
+from texting.database import clock
 
 PAGE = "/desk/keys"
 

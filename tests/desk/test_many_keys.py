@@ -2,14 +2,14 @@
 
 import pytest
 
-from access.keys import ApiKey
-from access.limits import KeyUse, parse
-from database import EPOCH, db
 from databases import on_both
 from desk_visitor import ask, reply, walk
-from messages.model import Status
 from samples import DAY, HOUR, MILLISECOND, MINUTE, TUESDAY_NOON
 from stored_messages import key_named, store
+from texting.access.keys import ApiKey
+from texting.access.limits import KeyUse, parse
+from texting.database import EPOCH, db
+from texting.messages.model import Status
 
 pytestmark = on_both
 

@@ -9,16 +9,16 @@ from datetime import timedelta
 
 import pytest
 
-from access.keys import ApiKey
-from access.sign_ins import SignIn
 from databases import on_both
 from desk_visitor import Visitor, ask, next_page, rows, signed_in, walk
-from events.outbox import Event, EventAddress
-from messages.attempts import Attempt
-from messages.model import FINISHED, Message, Status, new_id
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
-from sending import retention
 from stored_messages import again, decide_on, held, key_named, store
+from texting.access.keys import ApiKey
+from texting.access.sign_ins import SignIn
+from texting.events.outbox import Event, EventAddress
+from texting.messages.attempts import Attempt
+from texting.messages.model import FINISHED, Message, Status, new_id
+from texting.sending import retention
 
 MIDNIGHT = TUESDAY_NOON.replace(hour=0)
 CREATED = {  # by when
@@ -196,7 +196,7 @@ def test_a_search_looks_through_so_many_messages_and_then_further(operator, monk
     for n in range(30):
         at, key = TUESDAY_NOON + n * MINUTE, key_named(f"key {n % 2}")
         store(at, message=f"text {n} of {n + 100}", key=key)
-    monkeypatch.setattr("reports.matching.LOOKED_THROUGH", 10)
+    monkeypatch.setattr("texting.reports.search.LOOKED_THROUGH", 10)
     for key, pages in (("", [[], [], ["text 4"], []]), ("key 1", [[], [], [], []])):
         search(operator, "of 104", key=key)
         seen = [rows(operator)]
@@ -213,7 +213,7 @@ def test_a_whole_number_is_found_however_old_its_texts_are_until_it_is_cleared(
     store(message="this one", to=LONDON, status=Status.SENT, finished_at=TUESDAY_NOON)
     for _ in range(5):
         store(message="another")
-    monkeypatch.setattr("reports.matching.LOOKED_THROUGH", 2)
+    monkeypatch.setattr("texting.reports.search.LOOKED_THROUGH", 2)
     search(operator, LONDON)
     there = operator.at
     assert "this one" in operator.page.text

@@ -2,18 +2,18 @@
 
 import pytest
 
-from access.keys import Role
-from access.limits import parse
 from answers import accepted, sender
 from app import create_app
-from carriers.configs import CarrierConfig
 from databases import on_both
 from desk_visitor import ask, issue, signed_in
-from messages.model import Status
 from samples import HOUR, MINUTE, TUESDAY_NOON
-from sending.carrier_state import CarrierState
 from several_carriers import STAND_INS, UNREACHED, written
 from stored_messages import decide_on, held, store
+from texting.access.keys import Role
+from texting.access.limits import parse
+from texting.carriers.configs import CarrierConfig
+from texting.messages.model import Status
+from texting.sending.carrier_state import CarrierState
 
 
 @on_both

@@ -7,10 +7,10 @@ import pytest
 from app import create_app
 from databases import on_both
 from desk_visitor import PAGES, Visitor, ask, ask_many, copy_of, guarded, next_page, unlike, walk
-from messages import model
-from messages.model import Message, Status
 from samples import HOUR, NEW_YORK, TUESDAY_NOON
 from stored_messages import store
+from texting.messages import model
+from texting.messages.model import Message, Status
 
 SCRIPT = "/desk/static/desk.js"
 

@@ -4,17 +4,17 @@ import uuid
 
 import pytest
 
-from access.do_not_call import DoNotCall, OptedOut, is_listed
-from access.keys import ApiKey, Role
-from carriers import IncomingText
 from databases import on_both
 from desk_visitor import next_page, reply, rows
-from messages.model import Message, Status
-from replies import inbound, inbox
-from replies.inbound import ReplyRules
-from replies.model import Reply
 from samples import HOUR, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from stored_messages import held, key_named
+from texting.access.do_not_call import DoNotCall, OptedOut, is_listed
+from texting.access.keys import ApiKey, Role
+from texting.carriers import IncomingText
+from texting.messages.model import Message, Status
+from texting.replies import inbound, inbox
+from texting.replies.inbound import ReplyRules
+from texting.replies.model import Reply
 
 PAGE = "/desk/replies"
 RULES = ReplyRules("twilio", "asked", None, None)
@@ -268,7 +268,7 @@ def test_replies_are_found_by_a_part_of_the_number_or_by_words(operator, approve
 def test_a_search_looks_through_so_many_replies_and_then_further(operator, monkeypatch):
     for n in range(30):
         reply(n)
-    monkeypatch.setattr("reports.matching.LOOKED_THROUGH", 10)
+    monkeypatch.setattr("texting.reports.search.LOOKED_THROUGH", 10)
     found = looked_for(operator, "reply 25")
     pages = [found]
     while path := next_page(operator):
@@ -288,7 +288,7 @@ def test_an_approvers_search_passes_over_what_others_got_and_tells_nothing_of_it
     theirs = [reply(n) for n in range(100, 1600, 50)]
     for n in range(95, 1600, 5):
         reply(n, text="of others", **{} if n % 2 else of_others, key=key_named("bank", "back").id)
-    monkeypatch.setattr("reports.matching.LOOKED_THROUGH", 10)
+    monkeypatch.setattr("texting.reports.search.LOOKED_THROUGH", 10)
     seen, ends = looked_for(approver, "reply 1550"), []
     while path := next_page(approver):
         ends.append(path)

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from access.keys import Role
 from desk_visitor import ask, ask_many, issue, next_page, rows, signed_in, unlike
-from messages.model import Message, Status
 from samples import HOUR, TUESDAY_NOON
 from stored_messages import again, decide_on
+from texting.access.keys import Role
+from texting.messages.model import Message, Status
 
 LISTS = (
     *("/desk/", "/desk/messages", "/desk/messages?status=scheduled"),

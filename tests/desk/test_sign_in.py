@@ -6,13 +6,13 @@ from uuid import UUID
 
 import pytest
 
-from access.keys import ApiKey, Role
-from access.sign_ins import SignIn
 from answers import refusal, sender
 from app import create_app
 from databases import on_both
 from desk_visitor import PAGES, Visitor, ask, copy_of, is_out, issue
 from samples import DAY, HOUR, MILLISECOND, TUESDAY_NOON
+from texting.access.keys import ApiKey, Role
+from texting.access.sign_ins import SignIn
 
 # Who
 

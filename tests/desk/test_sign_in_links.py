@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import segno
 
-from access.audit import Audit
-from access.keys import ApiKey, Role
-from access.sign_ins import SignIn
 from app import create_app
 from databases import on_both
 from desk_visitor import Visitor, is_out, issue, signed_in
 from samples import DAY, HOUR, MILLISECOND, MINUTE, TUESDAY_NOON
+from texting.access.audit import Audit
+from texting.access.keys import ApiKey, Role
+from texting.access.sign_ins import SignIn
 
 PUBLIC = "http://texts.example.com/stage"
 OVER = "This link was used, is older than ten minutes, or its key has changed."

@@ -5,16 +5,16 @@ from base64 import urlsafe_b64encode
 
 import pytest
 
-from access.audit import Audit
-from access.limits import parse_recipient_limit
 from app import create_app
 from databases import on_both
-from desk import cards
 from desk_visitor import ask, ask_many, signed_in, unlike
-from messages.model import Message, Status
 from own_threads import at_once
 from samples import DAY, LONDON, MINUTE, SECOND, TUESDAY_NOON
 from stored_messages import again, decide_on, store, store_many
+from texting.access.audit import Audit
+from texting.access.limits import parse_recipient_limit
+from texting.desk import cards
+from texting.messages.model import Message, Status
 
 TEXT = "Hi {}, our sale starts on Friday: {}% off all boots."
 NAMES = ("Ann", "Bob", "Carla de Cruz", "Dan")

@@ -4,19 +4,19 @@ import json
 
 import pytest
 
-from access.audit import Action, Audit
-from access.do_not_call import OptedOut
-from access.keys import ApiKey
-from access.limits import parse_recipient_limit
-from carriers import CarrierError
 from databases import on_both
 from desk_visitor import ask, signed_in
-from events.outbox import Event, EventAddress
-from messages import receipts, waiting
-from messages.model import Message, Status
 from own_threads import at_once
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, SECOND, TUESDAY_NOON
 from stored_messages import FAKE, again, decide_on, store
+from texting.access.audit import Action, Audit
+from texting.access.do_not_call import OptedOut
+from texting.access.keys import ApiKey
+from texting.access.limits import parse_recipient_limit
+from texting.carriers import CarrierError
+from texting.events.outbox import Event, EventAddress
+from texting.messages import receipts, waiting
+from texting.messages.model import Message, Status
 
 SOON, LATER = TUESDAY_NOON + 5 * SECOND, TUESDAY_NOON + 30 * SECOND
 TOLD = {"Approve": "approved", "Refuse": "refused", "Cancel": "cancelled"}

@@ -6,16 +6,16 @@ from datetime import timedelta
 import pytest
 
 from carrier_servers import Answer
-from database import clock
 from databases import on_both
-from events.delivery import DELAYS, Deliveries
-from events.outbox import Event, EventAddress
-from messages.model import Message
-from monitoring import health
 from receivers import cancelled, many
 from running import wait_until
 from samples import DAY, HOUR, MINUTE, SECOND, TUESDAY_NOON
 from stored_messages import key_named
+from texting.database import clock
+from texting.events.delivery import DELAYS, Deliveries
+from texting.events.outbox import Event, EventAddress
+from texting.messages.model import Message
+from texting.monitoring import health
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 

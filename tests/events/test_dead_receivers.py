@@ -2,13 +2,13 @@
 
 import pytest
 
-from access.keys import ApiKey
 from carrier_servers import Answer
 from databases import on_both
-from events.outbox import Event, EventAddress
-from monitoring import health
 from samples import HOUR, MILLISECOND, MINUTE, SECOND, TUESDAY_NOON
 from stored_messages import decide_on, key_named, store
+from texting.access.keys import ApiKey
+from texting.events.outbox import Event, EventAddress
+from texting.monitoring import health
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 

@@ -10,15 +10,15 @@ import pytest
 from standardwebhooks import Webhook
 
 from carrier_servers import DRIP, HANG, HANG_UP, Answer
-from database import clock
 from databases import on_both
-from events import delivery
-from events.outbox import Event, EventAddress
 from query_plans import plans
 from receivers import cancelled, many
 from running import free_port, wait_until
 from samples import HOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import again, decide_on, key_named, store
+from texting.database import clock
+from texting.events import delivery
+from texting.events.outbox import Event, EventAddress
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
@@ -305,7 +305,7 @@ def test_stopping_waits_for_a_silent_receiver_only_as_long_as_there_is_time(
 @on_both
 @pytest.mark.slow
 def test_a_database_that_is_away_loses_nothing(app_key, receiver, delivering, monkeypatch):
-    import database
+    from texting import database
 
     def fail(*_):
         raise database.ERRORS[0]("is gone")

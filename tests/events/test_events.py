@@ -5,17 +5,8 @@ from collections import Counter
 
 import pytest
 
-from access.keys import ApiKey
-from carriers import Receipt
-from database import db
 from databases import on_both
-from events.outbox import Event, EventAddress
-from messages import model, receipts, waiting
-from messages.attempts import Attempt
-from messages.model import FINISHED, Message, Status
 from samples import DAY, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import retention
-from sending.outcomes import Outcome
 from stored_messages import (
     FAKE,
     again,
@@ -27,6 +18,15 @@ from stored_messages import (
     store_many,
     take_over,
 )
+from texting.access.keys import ApiKey
+from texting.carriers import Receipt
+from texting.database import db
+from texting.events.outbox import Event, EventAddress
+from texting.messages import model, receipts, waiting
+from texting.messages.attempts import Attempt
+from texting.messages.model import FINISHED, Message, Status
+from texting.sending import retention
+from texting.sending.outcomes import Outcome
 
 pytestmark = pytest.mark.usefixtures("database_url")
 

@@ -6,14 +6,14 @@ import pytest
 
 from broken_rows import BAD, unreadable
 from carrier_servers import Answer
-from database import clock
 from databases import on_both
-from events import delivery
-from events.outbox import Event, EventAddress
 from receivers import cancelled, many
 from running import wait_until
 from samples import HOUR, SECOND, TUESDAY_NOON
 from stored_messages import key_named
+from texting.database import clock
+from texting.events import delivery
+from texting.events.outbox import Event, EventAddress
 
 pytestmark = on_both
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from access.audit import Audit
-from events.outbox import EventAddress
 from stored_messages import key_named
+from texting.access.audit import Audit
+from texting.events.outbox import EventAddress
 
 pytestmark = pytest.mark.usefixtures("database_url")
 

@@ -6,14 +6,14 @@ from collections import Counter
 import pytest
 
 from carrier_servers import HANG, Answer
-from carriers import http
-from database import clock
-from events import delivery
-from events.outbox import Event, EventAddress
-from messages.model import Message
 from receivers import cancelled, many
 from running import wait_until
 from stored_messages import key_named
+from texting.carriers import http
+from texting.database import clock
+from texting.events import delivery
+from texting.events.outbox import Event, EventAddress
+from texting.messages.model import Message
 
 pytestmark = pytest.mark.usefixtures("database_url")
 

@@ -7,21 +7,21 @@ from itertools import product
 
 import pytest
 
-from access.do_not_call import DoNotCall
-from carriers import CarrierError, LateAnswer, OptOut, Receipt
-from database import db
 from databases import on_both, on_sqlite
 from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, die_instead
-from messages.attempts import Attempt, Result, was_refused
-from messages.model import Message, Status
 from own_threads import thread_after
-from replies import inbound, opt_outs
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import heartbeats, retention
-from sending.heartbeats import Heartbeat
-from sending.outcomes import MAY_HAVE_TAKEN_IT, MOST_DEATHS
-from sending.runtime import THIS_MACHINE, Runtime
 from stored_messages import FAKE, again, decide_on, die_with_one, held, store, take_over
+from texting.access.do_not_call import DoNotCall
+from texting.carriers import CarrierError, LateAnswer, OptOut, Receipt
+from texting.database import db
+from texting.messages.attempts import Attempt, Result, was_refused
+from texting.messages.model import Message, Status
+from texting.replies import inbound, opt_outs
+from texting.sending import heartbeats, retention
+from texting.sending.heartbeats import Heartbeat
+from texting.sending.outcomes import MAY_HAVE_TAKEN_IT, MOST_DEATHS
+from texting.sending.runtime import THIS_MACHINE, Runtime
 
 pytestmark = on_both
 

@@ -6,21 +6,21 @@ from uuid import uuid4
 
 import pytest
 
-import recipients
-from access.do_not_call import DoNotCall
 from carrier_servers import Answer
-from carriers import CarrierError, Receipt, configs
-from database import db
 from databases import on_both
 from fake_carrier import FOR_GOOD
-from messages import doubts, receipts, waiting
-from messages.attempts import IS_UNDER_WAY, Attempt
-from messages.model import Message, Status
-from messages.waiting import UNAPPROVED
 from own_threads import before_commit
-from replies import inbound
 from samples import ALWAYS_OPEN, DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import FAKE, SENDER, again, decide_on, held, store, store_many, take_over
+from texting import recipients
+from texting.access.do_not_call import DoNotCall
+from texting.carriers import CarrierError, Receipt, configs
+from texting.database import db
+from texting.messages import doubts, receipts, waiting
+from texting.messages.attempts import IS_UNDER_WAY, Attempt
+from texting.messages.model import Message, Status
+from texting.messages.waiting import UNAPPROVED
+from texting.replies import inbound
 
 pytestmark = on_both
 
@@ -298,7 +298,7 @@ def test_what_nobody_approves_says_so_once_it_expires(run_pass, status):
 
 def test_what_is_due_or_too_old_moves_in_batches(database_url, monkeypatch):
     """So that no writer waits for more than one of them."""
-    monkeypatch.setattr("messages.waiting.FEW", 10)
+    monkeypatch.setattr("texting.messages.waiting.FEW", 10)
     old = TUESDAY_NOON - 4 * DAY
     store_many(25, status=Status.SCHEDULED)
     store_many(15, status=Status.SCHEDULED, first_send_at=old)

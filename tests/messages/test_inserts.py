@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from peewee import IntegrityError, OperationalError
 
-from acceptance.inserts import MOST, Inserts
-from database import db
 from databases import on_both
-from messages.model import Message
 from stored_messages import create
+from texting.database import db
+from texting.messages.inserts import MOST, Inserts
+from texting.messages.model import Message
 
 pytestmark = on_both
 

@@ -4,17 +4,16 @@ from datetime import timedelta
 
 import pytest
 
-import acceptance
-from carriers import Receipt
 from databases import on_both
-from messages import model, receipts, waiting
-from messages.model import Message, Status
 from query_plans import reads_whole
 from running import ROOT
 from samples import NEW_YORK, TUESDAY_NOON
-from sending import heartbeats, retention
-from sending.heartbeats import Heartbeat
 from stored_messages import FAKE, SENDER, claim, store, store_many
+from texting.carriers import Receipt
+from texting.messages import model, receipts, storing, waiting
+from texting.messages.model import Message, Status
+from texting.sending import heartbeats, retention
+from texting.sending.heartbeats import Heartbeat
 
 pytestmark = on_both
 
@@ -32,7 +31,7 @@ DONE_OFTEN = {
     "claim": lambda: claim(8),
     "purge": lambda: retention.purge(OLD, TUESDAY_NOON),
     "redact": lambda: retention.redact(OLD, TUESDAY_NOON),
-    "answered": lambda: acceptance.stored_before(1, "key"),
+    "answered": lambda: storing.stored_before(1, "key"),
 }
 
 

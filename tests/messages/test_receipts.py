@@ -7,20 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from access import do_not_call
-from access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
-from carriers import LateAnswer, OptOut, Receipt
-from database import clock
 from databases import on_both, on_sqlite
-from messages import model, receipts, waiting
-from messages.attempts import Attempt
-from messages.early_receipts import EarlyReceipt
-from messages.model import TAKEN, Message, Status
 from own_threads import at_once, before_commit
-from replies import inbound, opt_outs
 from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
-from sending import outcomes, retention
-from sending.recorder import RECORDED_AT_ONCE
 from stored_messages import (
     FAKE,
     SENDER,
@@ -33,6 +22,17 @@ from stored_messages import (
     store_many,
     take_over,
 )
+from texting.access import do_not_call
+from texting.access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
+from texting.carriers import LateAnswer, OptOut, Receipt
+from texting.database import clock
+from texting.messages import model, receipts, waiting
+from texting.messages.attempts import Attempt
+from texting.messages.early_receipts import EarlyReceipt
+from texting.messages.model import TAKEN, Message, Status
+from texting.replies import inbound, opt_outs
+from texting.sending import outcomes, retention
+from texting.sending.recorder import RECORDED_AT_ONCE
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 

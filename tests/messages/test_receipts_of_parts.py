@@ -4,14 +4,14 @@ from functools import partial
 
 import pytest
 
-from carriers import Receipt
 from databases import on_both, on_postgres
-from messages import receipts, waiting
-from messages.early_receipts import EarlyReceipt
-from messages.model import Status
 from own_threads import at_once
 from samples import DAY, LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import FAKE, again, claim, decide_on, held
+from texting.carriers import Receipt
+from texting.messages import receipts, waiting
+from texting.messages.early_receipts import EarlyReceipt
+from texting.messages.model import Status
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 

@@ -6,17 +6,17 @@ from itertools import permutations
 
 import pytest
 
-from carriers import Receipt, Shown
-from carriers.alphabets import count_parts
 from databases import on_both, on_postgres
-from messages import doubts, receipts, waiting
-from messages.attempts import Attempt, Result
-from messages.early_receipts import EarlyReceipt
-from messages.model import Message, Status
 from own_threads import at_once, before_commit
-from replies import inbound
 from samples import DAY, LONDON, MINUTE, TUESDAY_NOON
 from stored_messages import SENDER, again, claim, decide_on, held, store, take_over
+from texting.carriers import Receipt, Shown
+from texting.carriers.alphabets import count_parts
+from texting.messages import doubts, receipts, waiting
+from texting.messages.attempts import Attempt, Result
+from texting.messages.early_receipts import EarlyReceipt
+from texting.messages.model import Message, Status
+from texting.replies import inbound
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 

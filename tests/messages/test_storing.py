@@ -12,18 +12,17 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from peewee import IntegrityError, fn
 
-import acceptance
-import database
-from acceptance import AlreadyAnswered, NewMessage, storage
-from acceptance.decisions import Request
-from access.do_not_call import DoNotCall, OnDoNotCallList, OptedOut
-from access.keys import ApiKey, Role
-from access.limits import KeyUse, LimitReached, parse, parse_recipient_limit
 from databases import on_both, on_postgres
-from messages.model import Message, Status, first_id
 from running import wait_until
 from samples import DAY, LONDON, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import create, key_named, new_message
+from texting import database
+from texting.access.do_not_call import DoNotCall, OnDoNotCallList, OptedOut
+from texting.access.keys import ApiKey, Role
+from texting.access.limits import KeyUse, LimitReached, parse, parse_recipient_limit
+from texting.messages import storing
+from texting.messages.admission import AlreadyAnswered, NewMessage, Request
+from texting.messages.model import Message, Status, first_id
 
 pytestmark = on_both
 
@@ -125,7 +124,7 @@ def insert(requests):
     """Insert requests as the queue does: together and, if one of them fails, each alone."""
     try:
         with database.db.atomic():
-            return storage.insert_all(requests)
+            return storing.insert_all(requests)
     except database.ERRORS as error:
         if len(requests) == 1:
             return [error]
@@ -239,7 +238,7 @@ def insert_at_once(messages):
 
     def insert(message):
         try:
-            acceptance.store(Request(*message))
+            storing.store(Request(*message))
         except Exception as error:
             return type(error)
 
@@ -349,7 +348,7 @@ def stored_by_key():
 
 def in_thread(batch):
     try:
-        return storage.insert_all(batch)
+        return storing.insert_all(batch)
     finally:
         database.disconnect()
 

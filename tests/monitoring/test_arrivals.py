@@ -4,16 +4,16 @@ import json
 
 import pytest
 
-from access.keys import Role
 from app import create_app
-from carriers import configs
 from databases import on_both
 from desk_visitor import signed_in
-from messages.model import Message, Status
-from monitoring import health, notices
-from reports.arrivals import Arrivals, arrivals
 from samples import HOUR, MINUTE, SECOND, TUESDAY_NOON
 from stored_messages import held
+from texting.access.keys import Role
+from texting.carriers import configs
+from texting.messages.model import Message, Status
+from texting.monitoring import health, notices
+from texting.reports.arrivals import Arrivals, arrivals
 
 PUBLIC_URL = "https://sms.example.com"
 CARRIERS = (

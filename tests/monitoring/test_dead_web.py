@@ -6,11 +6,11 @@ import pytest
 
 from carrier_servers import HANG_UP, Answer, CarrierServer, playing
 from databases import on_both
-from monitoring import dead_web, notices
-from monitoring.dead_web import PublicAddress
 from running import wait_until
 from samples import HOUR, MINUTE, SECOND, TUESDAY_NOON
-from sending.carrier_state import CarrierState
+from texting.monitoring import dead_web, notices
+from texting.monitoring.dead_web import PublicAddress
+from texting.sending.carrier_state import CarrierState
 
 HEALTHY = Answer(200, json.dumps({"status": "ok", "version": "1"}).encode())
 SILENCES = {

@@ -4,16 +4,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import database
-from database import clock
 from databases import on_both
-from events.outbox import EventAddress
-from messages.model import Status
-from monitoring import dead_scheduler, notices
 from samples import HOUR, MINUTE, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending.carrier_state import CarrierState
 from stored_messages import decide_on, key_named, store, store_many
+from texting import database
+from texting.database import clock
+from texting.events.outbox import EventAddress
+from texting.messages.model import Status
+from texting.monitoring import dead_scheduler, notices
+from texting.sending.carrier_state import CarrierState
 
 NO_SCHEDULER = "no scheduler is running"
 

@@ -13,23 +13,23 @@ import peewee
 import pytest
 import yaml
 
-import database
-from access.keys import ApiKey
-from access.limits import parse, parse_recipient_limit
 from answers import refusal, sender
 from app import create_app
-from database import clock
 from databases import on_both
-from events.outbox import EventAddress
 from fake_carrier import ACCOUNT, FOR_NOW, TOO_FAST
-from messages.model import Status
-from monitoring import health, metrics
-from monitoring.abuse import Abuse
 from running import ROOT
 from samples import HOUR, MINUTE, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
-from sending.carrier_state import CarrierState
-from settings import VERSION
 from stored_messages import again, connection_of, decide_on, held, key_named, store, store_history
+from texting import database
+from texting.access.keys import ApiKey
+from texting.access.limits import parse, parse_recipient_limit
+from texting.database import clock
+from texting.events.outbox import EventAddress
+from texting.messages.model import Status
+from texting.monitoring import health, metrics
+from texting.monitoring.abuse import Abuse
+from texting.sending.carrier_state import CarrierState
+from texting.settings import VERSION
 
 
 def refused(response):
@@ -409,7 +409,7 @@ def refusals(caplog):
 
 def test_a_flood_of_refusals_is_one_line_a_minute_by_the_name_of_the_key(post, monkeypatch, caplog):
     seconds = 1000
-    monkeypatch.setattr("monitoring.abuse.time.monotonic", lambda: seconds)
+    monkeypatch.setattr("texting.monitoring.abuse.time.monotonic", lambda: seconds)
     for _ in range(30):
         assert post(to="+19002345678").status_code == 403
     (line,) = refusals(caplog)
@@ -452,8 +452,8 @@ def test_the_metrics_count_refusals_by_key_and_reason(settings, database_url):
 
 # What monitoring/ has for Prometheus and Grafana
 
-RULES = yaml.safe_load((ROOT / "monitoring/alerts.yaml").read_text())["groups"][0]["rules"]
-PANELS = json.loads((ROOT / "monitoring/dashboard.json").read_text())["panels"]
+RULES = yaml.safe_load((ROOT / "texting/monitoring/alerts.yaml").read_text())["groups"][0]["rules"]
+PANELS = json.loads((ROOT / "texting/monitoring/dashboard.json").read_text())["panels"]
 QUERIES = [rule["expr"] for rule in RULES]
 QUERIES += [target["expr"] for panel in PANELS for target in panel["targets"]]
 

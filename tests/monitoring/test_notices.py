@@ -8,27 +8,27 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from access import limits
-from access.keys import ApiKey, Role
-from access.limits import KeyUse
-from access.texted_countries import KeyCountry
 from answers import accepted, sender
 from carrier_servers import DRIP, Answer, playing
-from carriers import IncomingText
-from database import db
 from databases import on_both
-from events.outbox import Event, EventAddress
-from messages import model
-from messages.model import Message, Status
-from monitoring import notices
-from monitoring.notices import Notice, Notices
 from own_threads import at_once
 from people import People
-from replies import inbound
-from replies import model as replies
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
-from sending.carrier_state import CarrierState
 from stored_messages import decide_on, held, key_named, store
+from texting.access import limits
+from texting.access.keys import ApiKey, Role
+from texting.access.limits import KeyUse
+from texting.access.texted_countries import KeyCountry
+from texting.carriers import IncomingText
+from texting.database import db
+from texting.events.outbox import Event, EventAddress
+from texting.messages import model
+from texting.messages.model import Message, Status
+from texting.monitoring import notices
+from texting.monitoring.notices import Notice, Notices
+from texting.replies import inbound
+from texting.replies import model as replies
+from texting.sending.carrier_state import CarrierState
 
 LATER = TUESDAY_NOON + 15 * MINUTE
 

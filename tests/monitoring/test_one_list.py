@@ -4,15 +4,15 @@ import re
 
 import pytest
 
-from access.keys import Role
 from app import create_app
 from desk_visitor import signed_in
-from events.outbox import EventAddress
-from messages.model import Status
-from monitoring import health, notices
 from samples import HOUR, MINUTE, TUESDAY_NOON
-from sending.carrier_state import CarrierState
 from stored_messages import decide_on, held, key_named, store
+from texting.access.keys import Role
+from texting.events.outbox import EventAddress
+from texting.messages.model import Status
+from texting.monitoring import health, notices
+from texting.sending.carrier_state import CarrierState
 
 CARRIERS = (
     "twilio://AC1:token@+15005550006#name=us&countries=US "

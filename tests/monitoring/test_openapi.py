@@ -10,25 +10,26 @@ from uuid import UUID
 import pytest
 from marshmallow import RAISE
 
-import database
 import schemas
-from access.do_not_call import DoNotCall
-from access.keys import ApiKey
-from access.limits import parse
 from app import create_app
 from browser import HOST
-from carriers import IncomingText
-from events import outbox
-from events.outbox import EventAddress
-from messages import model
-from messages.model import FINISHED, Message
-from replies import inbound
-from replies.inbound import ReplyRules
 from running import ROOT
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import store
+from texting import database
+from texting.access.do_not_call import DoNotCall
+from texting.access.keys import ApiKey
+from texting.access.limits import parse
+from texting.carriers import IncomingText
+from texting.database import clock
+from texting.events import outbox
+from texting.events.outbox import EventAddress
+from texting.messages import model
+from texting.messages.model import FINISHED, Message
+from texting.replies import inbound
+from texting.replies.inbound import ReplyRules
 
-WRITTEN = (ROOT / "monitoring" / "openapi.json").read_text()
+WRITTEN = (ROOT / "texting/monitoring" / "openapi.json").read_text()
 DESCRIPTION = json.loads(WRITTEN)
 OPERATION = "/v1/text-messages"
 POST = DESCRIPTION["paths"][OPERATION]["post"]
@@ -160,7 +161,7 @@ def test_the_description_and_the_service_agree_on_white_space():
 )
 def test_the_description_and_the_service_accept_the_same_dates(text, status, post):
     pattern = REQUEST["properties"]["send_date"]["pattern"]
-    assert pattern == schemas.INSTANT
+    assert pattern == clock.INSTANT
     described = re.search(pattern, text)
     assert bool(described) == (status == 201)
     assert post(send_date=text).status_code == status
@@ -232,7 +233,7 @@ def fail_with(monkeypatch, error):
     def fail(*_):
         raise error
 
-    monkeypatch.setattr("recipients.hours.BusinessHours.facts", fail)
+    monkeypatch.setattr("texting.recipients.hours.BusinessHours.facts", fail)
 
 
 BREAK = {

@@ -7,16 +7,10 @@ from threading import current_thread, main_thread
 import pytest
 
 from app import create_app
-from carriers.configs import CarrierConfig
-from database import db
 from databases import on_both
-from messages.model import Message, Status
-from monitoring.health import read
-from monitoring.notices import Notices
 from own_threads import begin
 from running import wait_until
 from samples import MINUTE, TUESDAY_NOON
-from sending.carrier_state import CarrierState
 from several_carriers import (
     ACCOUNT,
     LONG_PAUSE,
@@ -29,6 +23,12 @@ from several_carriers import (
     written,
 )
 from stored_messages import store, store_many
+from texting.carriers.configs import CarrierConfig
+from texting.database import db
+from texting.messages.model import Message, Status
+from texting.monitoring.health import read
+from texting.monitoring.notices import Notices
+from texting.sending.carrier_state import CarrierState
 
 PUBLIC_URL = "https://sms.example.com"
 BOTH = (

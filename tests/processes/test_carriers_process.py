@@ -5,19 +5,19 @@ import threading
 import time
 
 import pytest
-from smpp_peer import DELIVER_SM, RESPONSE, SILENCE, SmppPeer, delivery
-from test_smpp_foreign_peers import HERE, ForeignPeer
 
-from access.do_not_call import OptedOut
 from carrier_servers import served
-from database import clock
-from messages.early_receipts import EarlyReceipt
-from messages.model import Message, Status
-from replies import inbox
-from replies.model import Reply
+from foreign_peers import SMPP_NPM, ForeignPeer
 from running import wait_until
 from samples import LONDON, NEW_YORK
+from smpp_peer import DELIVER_SM, RESPONSE, SILENCE, SmppPeer, delivery
 from stored_messages import statuses, store, store_many
+from texting.access.do_not_call import OptedOut
+from texting.database import clock
+from texting.messages.early_receipts import EarlyReceipt
+from texting.messages.model import Message, Status
+from texting.replies import inbox
+from texting.replies.model import Reply
 
 ACKNOWLEDGED = DELIVER_SM | RESPONSE
 
@@ -115,7 +115,7 @@ def test_a_single_pass_that_sends_nothing_hears_what_an_smsc_has_kept(schedule, 
 @pytest.fixture
 def npm_peer(npm_package):
     modules = npm_package("smpp", "0.5.1")
-    peer = ForeignPeer(["node", HERE / "smpp_npm.js"], NODE_PATH=str(modules))
+    peer = ForeignPeer(["node", SMPP_NPM], NODE_PATH=str(modules))
     yield peer
     peer.close()
 

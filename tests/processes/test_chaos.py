@@ -17,8 +17,6 @@ from functools import partial
 import psutil
 import pytest
 
-import database
-from access.keys import ApiKey
 from carrier_servers import (
     DRIP,
     HANG,
@@ -26,17 +24,19 @@ from carrier_servers import (
     Answer,
     playing,
 )
-from database import clock
 from databases import on_both
-from events.outbox import Event, EventAddress
 from kits.twilio import TwilioServer, refusal
 from kits.vonage import VonageServer, verdict
 from kits.webhook import WebhookServer
-from messages.attempts import Attempt
-from messages.model import Message, Status
 from proxy import Proxy
 from running import ALWAYS, Clients, assert_as_asked, begin_web, free_port, wait_until
-from sending.outcomes import MAY_HAVE_TAKEN_IT
+from texting import database
+from texting.access.keys import ApiKey
+from texting.database import clock
+from texting.events.outbox import Event, EventAddress
+from texting.messages.attempts import Attempt
+from texting.messages.model import Message, Status
+from texting.sending.outcomes import MAY_HAVE_TAKEN_IT
 
 pytestmark = on_both
 

@@ -2,13 +2,13 @@
 
 import contextlib
 
-import database
-from access.do_not_call import DoNotCall
 from databases import on_both, on_postgres
-from messages.model import Message, Status
 from running import ROOT, answers, begin_web, free_port, wait_until
 from samples import DAY, TUESDAY_NOON
 from stored_messages import connection_of, look, store_many
+from texting import database
+from texting.access.do_not_call import DoNotCall
+from texting.messages.model import Message, Status
 
 
 @on_both

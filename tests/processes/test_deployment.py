@@ -19,14 +19,14 @@ import psycopg
 import pytest
 import yaml
 
-import database
-from access import keys
 from answers import PATH
 from carrier_servers import self_signed
-from database import clock
 from databases import on_postgres
 from running import ALWAYS, ROOT, SECRET_KEY, TOOLS, answers, free_port, send, wait_until
 from samples import VALID
+from texting import database
+from texting.access import keys
+from texting.database import clock
 
 STOPPED_WITHIN = 30  # seconds that a host gives: Heroku no more
 PROCFILE = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text().splitlines())

@@ -8,21 +8,21 @@ from datetime import timedelta
 import pytest
 from peewee import Value, fn
 
-from access.do_not_call import DoNotCall, OptedOut
-from access.keys import ApiKey, Role
-from access.sign_ins import SignIn
 from browser import ENTER, HOST
-from carriers import IncomingText
-from database import clock
 from databases import on_both
 from desk_visitor import unlike
-from messages.model import Message, Status
-from replies import inbound
-from replies.inbound import ReplyRules
-from replies.model import Reply
 from running import ALWAYS, PUBLIC_URL, SECRET_KEY
 from samples import LONDON, NEW_YORK
 from stored_messages import again, held, key_named, store, store_many
+from texting.access.do_not_call import DoNotCall, OptedOut
+from texting.access.keys import ApiKey, Role
+from texting.access.sign_ins import SignIn
+from texting.carriers import IncomingText
+from texting.database import clock
+from texting.messages.model import Message, Status
+from texting.replies import inbound
+from texting.replies.inbound import ReplyRules
+from texting.replies.model import Reply
 
 LONG = "<i>\u202e" + "W" * 1590
 TAB = "\ue004"

@@ -16,15 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import psycopg
 import pytest
-from smpp_peer import SILENCE, delivery
 
-import database
-from access.do_not_call import OptedOut
-from access.keys import ApiKey
 from answers import PATH
-from database import clock, db, pool, postgres
 from databases import on_both, on_postgres
-from messages.model import Message, Status
 from own_threads import begin
 from postgres_server import PostgresServer
 from proxy import Proxy
@@ -40,9 +34,15 @@ from running import (
     wait_until,
 )
 from samples import DAY, NEIGHBOUR, NEW_YORK, TUESDAY_NOON, VALID
-from sending import retention
 from signed_callbacks import TOKEN, TWILIO, of_twilio
+from smpp_peer import SILENCE, delivery
 from stored_messages import again, connection_of, look, statuses, store, store_many
+from texting import database
+from texting.access.do_not_call import OptedOut
+from texting.access.keys import ApiKey
+from texting.database import clock, db, pool, postgres
+from texting.messages.model import Message, Status
+from texting.sending import retention
 
 pytestmark = on_both
 

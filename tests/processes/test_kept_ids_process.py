@@ -8,13 +8,13 @@ from collections import Counter
 import pytest
 
 from carrier_servers import HANG_UP, playing
-from database import clock
 from kits.smsgate import SmsgateServer
 from kits.telnyx import TelnyxServer
 from kits.webhook import WebhookServer
-from messages.model import Message, Status
 from running import wait_until
 from stored_messages import statuses, store_many
+from texting.database import clock
+from texting.messages.model import Message, Status
 
 COUNT, SEED = 60, 1
 QUICK = {"CLAIM_TIMEOUT": "4", "CARRIER_TIMEOUT": "5", "MAX_RETRIES": "0"}

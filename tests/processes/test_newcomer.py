@@ -21,15 +21,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from access import limits
-from access.keys import ApiKey
 from carrier_servers import HANG_UP, Answer, CarrierServer, served
-from database import clock
 from desk_visitor import Page
-from messages.model import Message
 from running import PYTHON, ROOT, TOOLS, Process, ask, free_port, wait_until
 from samples import NEW_YORK
-from settings import DAYS
+from texting.access import limits
+from texting.access.keys import ApiKey
+from texting.database import clock
+from texting.messages.model import Message
+from texting.settings import DAYS
 
 NOT_COPIED = shutil.ignore_patterns(
     *(".git", ".venv", ".*-key", ".env", ".*_cache", "*.db*", "tests", "benchmarks")

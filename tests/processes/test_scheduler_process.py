@@ -15,8 +15,6 @@ from collections import Counter
 import psutil
 import pytest
 
-from access.do_not_call import DoNotCall
-from access.keys import ApiKey, Role
 from app import create_app
 from carrier_errors import form
 from carrier_servers import (
@@ -24,20 +22,22 @@ from carrier_servers import (
     Answer,
     served,
 )
-from database import clock
 from databases import on_both
 from desk_visitor import Visitor
-from events.outbox import Event
 from kits.twilio import refusal
 from kits.webhook import WebhookServer
-from messages.model import FINISHED, Message, Status
-from monitoring import dead_scheduler
 from running import ALWAYS, ROOT, send, wait_until
 from samples import DAY, HOUR, NEIGHBOUR, NEW_YORK
-from sending.carrier_state import CarrierState
-from settings import VERSION
 from signed_callbacks import of_twilio
 from stored_messages import again, create, key_named, statuses, store, store_many
+from texting.access.do_not_call import DoNotCall
+from texting.access.keys import ApiKey, Role
+from texting.database import clock
+from texting.events.outbox import Event
+from texting.messages.model import FINISHED, Message, Status
+from texting.monitoring import dead_scheduler
+from texting.sending.carrier_state import CarrierState
+from texting.settings import VERSION
 
 DEPLOYING = (ROOT / "docs/deploying.md").read_text()
 

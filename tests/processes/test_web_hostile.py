@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from answers import PATH, error_in
-from database import pool
 from running import assert_holds_nobody_up, health, read_all, send, wait_until
 from samples import VALID
+from texting.database import pool
 
 LINES = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"

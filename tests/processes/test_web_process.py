@@ -9,15 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from access.keys import ApiKey
-from access.limits import parse
 from answers import FIELDS, PATH, error_in
-from database import clock
 from databases import on_both
-from messages.model import Message
 from running import ALWAYS, ask, post, read_all
 from samples import NEW_YORK
 from stored_messages import look, store_history
+from texting.access.keys import ApiKey
+from texting.access.limits import parse
+from texting.database import clock
+from texting.messages.model import Message
 
 TEXT = "the-text-of-a-message"
 VALID = {"to": NEW_YORK, "message": TEXT}

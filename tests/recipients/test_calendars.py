@@ -8,7 +8,7 @@ import pytest
 from babel import Locale, UnknownLocaleError
 
 from numbering_plans import REGIONS
-from recipients import calendars
+from texting.recipients import calendars
 
 MONDAY = date(2026, 2, 2)
 WEEK = [MONDAY + timedelta(days=n) for n in range(7)]

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numbering_plans import iana
-from recipients.hours import BusinessHours, Clocks, NeverOpens
-from recipients.quiet import QuietHours
 from samples import DAY, HOUR, MINUTE, daily
+from texting.recipients.hours import BusinessHours, Clocks, NeverOpens
+from texting.recipients.quiet import QuietHours
 
 OFFICE = daily(9 * 60, 17 * 60, range(5))
 DAILY = daily(9 * 60, 17 * 60)
@@ -196,7 +196,7 @@ def test_two_countries_with_one_zone_have_each_their_own_days():
 
 
 def test_hours_that_never_begin_are_an_error(monkeypatch):
-    monkeypatch.setattr("recipients.calendars.is_holiday", lambda country, day: True)
+    monkeypatch.setattr("texting.recipients.calendars.is_holiday", lambda country, day: True)
     with pytest.raises(NeverOpens):
         LOCAL.next_opening(clocks("US", "America/New_York"), datetime(2031, 1, 1, tzinfo=UTC))
 

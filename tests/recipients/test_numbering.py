@@ -14,11 +14,11 @@ import phonenumbers
 import pytest
 from phonenumbers.tzdata import TIMEZONE_DATA
 
-import recipients
 from numbering_plans import REGIONS, iana, numbers
-from recipients.numbering import make_zones
 from running import ROOT
 from samples import HOUR, daily
+from texting import recipients
+from texting.recipients.numbering import make_zones
 
 NUMBERING = ROOT / "recipients/numbering"
 SEASONS = [datetime(2026, month, 15, 12, tzinfo=UTC) for month in (1, 4, 7, 10)]
@@ -91,7 +91,7 @@ def no_garbage_collection():
 @pytest.mark.soak
 @pytest.mark.usefixtures("no_garbage_collection")
 def test_the_tables_are_what_their_scripts_make():
-    from recipients.numbering import make_places  # takes half a second, for GEOCODE_DATA
+    from texting.recipients.numbering import make_places  # takes half a second, for GEOCODE_DATA
 
     assert (NUMBERING / "zones.txt").read_text() == make_zones.make()
     assert gzip.decompress((NUMBERING / "places.gz").read_bytes()) == make_places.make()

@@ -5,14 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-import recipients
-from recipients import weeks
-from recipients.hours import BusinessHours
-from recipients.numbering import make_states
-from recipients.quiet import QuietHours, QuietPlaces
 from running import ROOT
+from texting import recipients
+from texting.recipients import weeks
+from texting.recipients.hours import BusinessHours
+from texting.recipients.numbering import make_states
+from texting.recipients.quiet import QuietHours, QuietPlaces
 
-NUMBERING = ROOT / "recipients/numbering"
+NUMBERING = ROOT / "texting/recipients/numbering"
 ALWAYS = BusinessHours(((0, 1440),) * 7)
 DALLAS, DALLAS_945 = "+12142345678", "+19452345678"
 TOLL_FREE, MONTREAL, LYON = "+18002345678", "+15142345678", "+33478901234"

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import recipients
 from numbering_plans import REGIONS, e164, iana, numbers
-from recipients import InvalidNumber
 from samples import HOUR, daily
+from texting import recipients
+from texting.recipients import InvalidNumber
 
 JANUARY = datetime(2026, 1, 15, 12, tzinfo=UTC)  # a Thursday
 JULY = datetime(2026, 7, 15, 12, tzinfo=UTC)  # a Wednesday

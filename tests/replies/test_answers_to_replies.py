@@ -5,20 +5,20 @@ They go through the carrier that the reply came from, and no other.
 
 import pytest
 
-from access.do_not_call import OptedOut
-from carriers import CarrierError, IncomingText
-from carriers.configs import CarrierConfig
 from databases import on_both
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST, die_instead
-from messages.model import Message, Status
-from replies import inbound
-from replies.inbound import ReplyRules
-from replies.model import Reply
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending.carrier_state import CarrierState
-from sending.heartbeats import Heartbeat
-from sending.runtime import Runtime
 from stored_messages import decide_on, held, store, store_many
+from texting.access.do_not_call import OptedOut
+from texting.carriers import CarrierError, IncomingText
+from texting.carriers.configs import CarrierConfig
+from texting.messages.model import Message, Status
+from texting.replies import inbound
+from texting.replies.inbound import ReplyRules
+from texting.replies.model import Reply
+from texting.sending.carrier_state import CarrierState
+from texting.sending.heartbeats import Heartbeat
+from texting.sending.runtime import Runtime
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 

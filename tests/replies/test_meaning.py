@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replies import meaning
-from replies.meaning import Meaning
 from running import ROOT
 from sentences import ASKING_FOR_HELP, MAYBE_NOES, OTHERS, PLAIN_NOES, STARTING
+from texting.replies import meaning
+from texting.replies.meaning import Meaning
 
 
 def test_there_are_a_hundred_noes_and_a_hundred_others():

@@ -4,21 +4,21 @@ from email.utils import format_datetime
 
 import pytest
 
-import carriers
-from access.do_not_call import OptedOut
 from app import create_app
 from carrier_servers import Answer
-from carriers import IncomingText, configs
-from database import clock
 from databases import on_both
 from fake_carrier import FakeCarrier
-from messages.model import Status
-from replies import inbound, inbox
-from replies.inbound import ReplyRules
-from replies.model import Reply
 from samples import HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from signed_callbacks import of_twilio
 from stored_messages import held, store
+from texting import carriers
+from texting.access.do_not_call import OptedOut
+from texting.carriers import IncomingText, configs
+from texting.database import clock
+from texting.messages.model import Status
+from texting.replies import inbound, inbox
+from texting.replies.inbound import ReplyRules
+from texting.replies.model import Reply
 
 pytestmark = on_both
 
@@ -151,7 +151,7 @@ def test_a_list_is_not_read_before_there_is_a_pass_of_this_carrier(listen, twili
 @pytest.fixture
 def many(listen, twilio_server, monkeypatch):
     """Thirty texts were missed, of which the carrier is asked for four at once."""
-    monkeypatch.setattr("carriers.twilio.PAGES", 2)
+    monkeypatch.setattr("texting.carriers.twilio.PAGES", 2)
     monkeypatch.setattr("scheduler.LOOK_EVERY", 0.01)
     listen(TUESDAY_NOON)
     numbers = [f"+1212555{n:04}" for n in range(30)]
@@ -207,7 +207,7 @@ def test_what_comes_while_a_long_list_is_read_is_read_next(
 
 def test_that_there_are_too_many_is_told(many, listen, monkeypatch, caplog):
     with monkeypatch.context() as patch:
-        patch.setattr("sending.recorder.MOST_PARTS", 2)
+        patch.setattr("texting.sending.recorder.MOST_PARTS", 2)
         listen(BACK)
     assert len(texts()) == 8
     assert "too many, and the oldest are not read" in caplog.text

@@ -4,20 +4,20 @@ import itertools
 
 import pytest
 
-import database
 import models
-from access.do_not_call import OptedOut
-from carriers import IncomingText, OptOut, Part, Receipt
 from databases import on_both
 from fake_carrier import FakeCarrier
 from faulty_database import FaultyDatabase
-from messages.model import Message, Status
-from replies.model import Reply
 from samples import LONDON, NEIGHBOUR, NEW_YORK, THIRD, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import recorder
-from sending.recorder import NewsRecorder
 from stored_messages import again, store
+from texting import database
+from texting.access.do_not_call import OptedOut
+from texting.carriers import IncomingText, OptOut, Part, Receipt
+from texting.messages.model import Message, Status
+from texting.replies.model import Reply
+from texting.sending import recorder
+from texting.sending.recorder import NewsRecorder
 
 pytestmark = on_both
 

@@ -8,23 +8,23 @@ from functools import partial
 
 import pytest
 
-from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply, OptedOut
-from access.keys import ApiKey, Role
-from carriers import IncomingText, OptOut, Part
-from carriers.lanes import TESTERS
-from database import clock, db
 from databases import on_both, on_postgres
-from events.outbox import Event, EventAddress
-from messages.attempts import Attempt
-from messages.model import Message, Status
 from own_threads import at_once, begin
-from replies import inbound, inbox
-from replies import model as replies
-from replies.inbound import ReplyRules
-from replies.model import Reply
 from running import wait_until
 from samples import DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import again, held, key_named, look, store
+from texting.access.do_not_call import DoNotCall, DoNotCallHistory, LastReply, OptedOut
+from texting.access.keys import ApiKey, Role
+from texting.carriers import IncomingText, OptOut, Part
+from texting.carriers.lanes import TESTERS
+from texting.database import clock, db
+from texting.events.outbox import Event, EventAddress
+from texting.messages.attempts import Attempt
+from texting.messages.model import Message, Status
+from texting.replies import inbound, inbox
+from texting.replies import model as replies
+from texting.replies.inbound import ReplyRules
+from texting.replies.model import Reply
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 

@@ -5,17 +5,17 @@ from datetime import timedelta
 
 import pytest
 
-from access.keys import ApiKey, Role
-from access.texted_countries import KeyCountry
-from database import PAGE
 from databases import on_both, on_sqlite
-from messages.model import FINISHED, Status, first_id
 from query_plans import plans, reads_whole, steps
-from reports import listings, queue, usage
-from reports.arrivals import arrivals
-from reports.listings import Filter
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import key_named, store, store_many
+from texting.access.keys import ApiKey, Role
+from texting.access.texted_countries import KeyCountry
+from texting.database import PAGE
+from texting.messages.model import FINISHED, Status, first_id
+from texting.reports import listings, queue, usage
+from texting.reports.arrivals import arrivals
+from texting.reports.listings import Filter
 
 pytestmark = on_both
 

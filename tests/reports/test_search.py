@@ -6,10 +6,10 @@ import time
 import pytest
 
 from databases import on_both
-from messages.model import Message
-from reports.matching import matches
 from samples import LONDON, NEW_YORK
 from stored_messages import store, store_many
+from texting.messages.model import Message
+from texting.reports.search import matches
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 

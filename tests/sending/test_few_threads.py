@@ -5,12 +5,12 @@ import threading
 import pytest
 
 from databases import on_both
-from messages.attempts import Attempt
-from messages.model import Message
 from samples import HOUR, NEW_YORK, SECOND, TUESDAY_NOON
-from sending.carrier_state import CarrierState
-from sending.runtime import Runtime, Threads
 from stored_messages import store, store_many
+from texting.messages.attempts import Attempt
+from texting.messages.model import Message
+from texting.sending.carrier_state import CarrierState
+from texting.sending.runtime import Runtime, Threads
 
 pytestmark = on_both
 

@@ -5,11 +5,11 @@ import uuid
 import pytest
 
 from databases import on_both
-from messages.model import Status
 from samples import HOUR, SECOND, TUESDAY_NOON
-from sending.heartbeats import FRESH, GAP, WATCHED, Heartbeat, Pulse
-from sending.runtime import Clock
 from stored_messages import held
+from texting.messages.model import Status
+from texting.sending.heartbeats import FRESH, GAP, WATCHED, Heartbeat, Pulse
+from texting.sending.runtime import Clock
 
 OTHER = uuid.UUID(int=2)
 

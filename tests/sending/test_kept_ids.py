@@ -4,9 +4,6 @@ from itertools import pairwise
 
 import pytest
 
-from access.do_not_call import DoNotCall, OptedOut
-from carriers import CarrierError, IncomingText, Receipt, Shown
-from database import db
 from databases import on_both
 from fake_carrier import (
     ACCOUNT,
@@ -17,17 +14,20 @@ from fake_carrier import (
     TellingCarrier,
     die_instead,
 )
-from messages.attempts import Attempt
-from messages.model import Message, Status
-from replies import inbound
-from replies.inbound import ReplyRules
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
-from sending.carrier_state import CarrierState
-from sending.heartbeats import Heartbeat, take_over
-from sending.outcomes import MAY_HAVE_TAKEN_IT
-from sending.runtime import THIS_MACHINE, Runtime
 from several_carriers import UNREACHED, NamedCarrier
 from stored_messages import FAKE, again, decide_on, held, key_named, store
+from texting.access.do_not_call import DoNotCall, OptedOut
+from texting.carriers import CarrierError, IncomingText, Receipt, Shown
+from texting.database import db
+from texting.messages.attempts import Attempt
+from texting.messages.model import Message, Status
+from texting.replies import inbound
+from texting.replies.inbound import ReplyRules
+from texting.sending.carrier_state import CarrierState
+from texting.sending.heartbeats import Heartbeat, take_over
+from texting.sending.outcomes import MAY_HAVE_TAKEN_IT
+from texting.sending.runtime import THIS_MACHINE, Runtime
 
 pytestmark = on_both
 

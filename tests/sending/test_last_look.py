@@ -5,24 +5,24 @@ import socket
 import time
 
 import pytest
-import smpp_peer
 
-import carriers
-from access.do_not_call import OptedOut
+import smpp_peer
 from carrier_servers import self_signed
-from database import clock
 from fake_carrier import FakeCarrier
 from kits.webhook import WebhookServer
-from messages.model import Status
 from own_threads import at_once
 from running import wait_until
 from samples import HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import heartbeats
-from sending.heartbeats import FRESH
-from sending.runtime import Clock, Runtime, Threads
-from sending.sends import LONGEST_CONNECTING, Send
 from stored_messages import again, store
+from texting import carriers
+from texting.access.do_not_call import OptedOut
+from texting.database import clock
+from texting.messages.model import Status
+from texting.sending import heartbeats
+from texting.sending.heartbeats import FRESH
+from texting.sending.runtime import Clock, Runtime, Threads
+from texting.sending.sends import LONGEST_CONNECTING, Send
 
 NIGHT = TUESDAY_NOON + 9 * HOUR  # 9 PM in New York
 HOURS = {"business_hours": (0, 1440), "quiet_hours": (21 * 60, 8 * 60)}

@@ -7,23 +7,23 @@ from contextlib import contextmanager
 import pytest
 
 import scheduler
-from access.do_not_call import OptedOut
-from access.keys import ApiKey, Role
-from carriers import IncomingText, OptOut, Part
-from database import clock, db
 from databases import on_both
-from events.outbox import Event, EventAddress
-from messages.attempts import Attempt
-from messages.model import Message, Status
-from replies import inbound
-from replies.inbound import ReplyRules
 from running import wait_until
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, THIRD, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import heartbeats
-from sending.carrier_state import CarrierState
-from sending.heartbeats import Heartbeat
 from stored_messages import SENDER, again, held, key_named, store, store_many
+from texting.access.do_not_call import OptedOut
+from texting.access.keys import ApiKey, Role
+from texting.carriers import IncomingText, OptOut, Part
+from texting.database import clock, db
+from texting.events.outbox import Event, EventAddress
+from texting.messages.attempts import Attempt
+from texting.messages.model import Message, Status
+from texting.replies import inbound
+from texting.replies.inbound import ReplyRules
+from texting.sending import heartbeats
+from texting.sending.carrier_state import CarrierState
+from texting.sending.heartbeats import Heartbeat
 
 pytestmark = on_both
 

@@ -5,14 +5,14 @@ import logging
 
 import pytest
 
-from access.keys import ApiKey
-from carriers import CarrierError
 from databases import on_both
 from fake_carrier import ACCOUNT, FOR_GOOD, TOO_FAST, AskableCarrier
-from messages.model import Message, Status
-from monitoring import health
 from samples import DAY, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import again, decide_on, key_named, statuses, store, store_many
+from texting.access.keys import ApiKey
+from texting.carriers import CarrierError
+from texting.messages.model import Message, Status
+from texting.monitoring import health
 
 PAGE = CarrierError("a gateway's page", silent=True)
 NO_CONNECTION = CarrierError("there is no connection", unreached=True)

@@ -5,15 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-import recipients
-from access.rules import Rules
-from carriers import CarrierError
-from messages.model import Message, Status, new_id
-from recipients.quiet import QuietHours, QuietPlaces
 from running import ROOT
 from samples import DAY, HOUR, MILLISECOND, MINUTE, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON, daily
-from sending import outcomes
-from sending.outcomes import MAY_HAVE_TAKEN_IT, Outcome, Terms, judge
+from texting import recipients
+from texting.access.rules import Rules
+from texting.carriers import CarrierError
+from texting.messages.model import Message, Status, new_id
+from texting.recipients.quiet import QuietHours, QuietPlaces
+from texting.sending import outcomes
+from texting.sending.outcomes import MAY_HAVE_TAKEN_IT, Outcome, Terms, judge
 
 HOURS = daily(540, 1020)
 ASKABLE = Terms(True, False, 60, Rules(HOURS, QuietPlaces(), False, 3 * DAY))
@@ -38,7 +38,7 @@ def message(**fields):
     usual = {"id": new_id(TUESDAY_NOON), "to": NEW_YORK, "message": "Hello", "attempts": 0}
     usual |= {"send_at": TUESDAY_NOON, "max_retries": 3}
     usual |= {"first_send_at": TUESDAY_NOON, "expires_at": TUESDAY_NOON + 3 * DAY}
-    usual |= {"in_doubt": 0, "take_overs": 0, "check_dnc": False, "status": Status.SENDING}
+    usual |= {"in_doubt": 0, "check_dnc": False, "status": Status.SENDING}
     return Message(**usual | fields)
 
 

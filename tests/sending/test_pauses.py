@@ -6,20 +6,20 @@ from collections import Counter
 
 import pytest
 
-from carriers import CarrierError, TooFast
-from database import db, isoformat
 from databases import on_both, on_sqlite
 from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, SLOWLY, TOO_FAST, AskableCarrier
-from messages.model import Message, Status
-from monitoring import health
 from running import wait_until
 from samples import HOUR, MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending.carrier_state import CarrierState, Permission, state_of
-from sending.heartbeats import Heartbeat
-from sending.sends import Answer, Send
 from several_carriers import NamedCarrier
 from stored_messages import SENDER, decide_on, statuses, store, store_many
+from texting.carriers import CarrierError, TooFast
+from texting.database import db, isoformat
+from texting.messages.model import Message, Status
+from texting.monitoring import health
+from texting.sending.carrier_state import CarrierState, Permission, state_of
+from texting.sending.heartbeats import Heartbeat
+from texting.sending.sends import Answer, Send
 
 pytestmark = on_both
 

@@ -3,21 +3,21 @@
 import pytest
 
 import stored_messages
-from access.keys import ApiKey, Role
-from carriers import IncomingText, Part
-from database import clock, db
 from databases import on_both, on_sqlite
-from messages import doubts, receipts
-from messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
-from messages.model import Message, Status, has_status
 from query_plans import plans, reads_whole, steps
-from replies import inbound, inbox
-from replies.inbound import ReplyRules
-from replies.model import Reply
-from reports.listings import Cursor
 from samples import DAY, NEW_YORK, TUESDAY_NOON
-from sending import claims
 from stored_messages import key_named, store, store_many
+from texting.access.keys import ApiKey, Role
+from texting.carriers import IncomingText, Part
+from texting.database import clock, db
+from texting.messages import doubts, receipts
+from texting.messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
+from texting.messages.model import Message, Status, has_status
+from texting.replies import inbound, inbox
+from texting.replies.inbound import ReplyRules
+from texting.replies.model import Reply
+from texting.reports.listings import Cursor
+from texting.sending import claims
 
 pytestmark = on_both
 

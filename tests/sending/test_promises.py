@@ -37,39 +37,37 @@ from hypothesis.stateful import (
 )
 from psycopg.pq import TransactionStatus
 
-import carriers
-import database
 import models
-import recipients
 import scheduler as scheduling
-from access import do_not_call
-from access.do_not_call import DoNotCall, OptedOut
-from access.keys import ApiKey, Role
-from carriers import Carrier, CarrierError, Receipt, key_of
-from carriers.lanes import TESTERS, Lane, Routes
 from databases import on_both, on_sqlite
 from faulty_database import FaultyDatabase
-from messages import doubts, early_receipts, model, receipts, waiting
-from messages.attempts import Attempt
-from messages.decisions import UNDO_FOR_CERTAIN, Selection
-from messages.early_receipts import EarlyReceipt
-from messages.model import ANSWER_WITHIN, FINISHED, TAKEN, Message, Status, first_id
-from recipients.hours import BusinessHours
-from recipients.quiet import QuietPlaces
-from replies import inbound
-from replies.inbound import ReplyRules
 from samples import DAY, HOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import carrier_state, heartbeats, outcomes, retention, sender
-from sending.carrier_state import CarrierState, Permission
-from sending.claims import Turns
-from sending.heartbeats import FRESH, WATCHED, Heartbeat, Pulse
-from sending.outcomes import MAY_HAVE_TAKEN_IT
-from sending.runtime import Clock, Ended, Runtime
-from sending.sender import Sender
-from sending.sends import SHORTEST_VALIDITY, NotSent, Send, Sends
-from sending.watch import CarrierWatch
 from stored_messages import create, key_named
+from texting import carriers, database, recipients
+from texting.access import do_not_call
+from texting.access.do_not_call import DoNotCall, OptedOut
+from texting.access.keys import ApiKey, Role
+from texting.carriers import Carrier, CarrierError, Receipt, key_of
+from texting.carriers.lanes import TESTERS, Lane, Routes
+from texting.messages import doubts, early_receipts, model, receipts, waiting
+from texting.messages.attempts import Attempt
+from texting.messages.decisions import UNDO_FOR_CERTAIN, Selection
+from texting.messages.early_receipts import EarlyReceipt
+from texting.messages.model import ANSWER_WITHIN, FINISHED, TAKEN, Message, Status, first_id
+from texting.recipients.hours import BusinessHours
+from texting.recipients.quiet import QuietPlaces
+from texting.replies import inbound
+from texting.replies.inbound import ReplyRules
+from texting.sending import carrier_state, heartbeats, outcomes, retention, sender
+from texting.sending.carrier_state import CarrierState, Permission
+from texting.sending.claims import Turns
+from texting.sending.heartbeats import FRESH, WATCHED, Heartbeat, Pulse
+from texting.sending.outcomes import MAY_HAVE_TAKEN_IT
+from texting.sending.runtime import Clock, Ended, Runtime
+from texting.sending.sender import Sender
+from texting.sending.sends import SHORTEST_VALIDITY, NotSent, Send, Sends
+from texting.sending.watch import CarrierWatch
 
 pytestmark = on_both
 

@@ -6,13 +6,13 @@ from urllib.parse import parse_qs
 
 import pytest
 
-import carriers
 from databases import on_both
-from messages.model import Status
 from own_threads import thread_after
 from samples import ALWAYS_OPEN, HOUR, MINUTE, SECOND
-from sending.runtime import Runtime
 from stored_messages import again, store
+from texting import carriers
+from texting.messages.model import Status
+from texting.sending.runtime import Runtime
 
 pytestmark = on_both
 

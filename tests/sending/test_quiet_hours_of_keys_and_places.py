@@ -7,20 +7,20 @@ from datetime import UTC, datetime
 
 import pytest
 
-import recipients
-from access.keys import ApiKey, rules_of
-from access.rules import Rules
 from answers import accepted, problems
 from app import create_app
-from carriers import CarrierError
-from database import clock
 from fake_carrier import FOR_NOW, TOO_FAST, FakeCarrier
-from messages.model import Message, Status
 from places import QUIET_PLACES
 from samples import DAY, HOUR, LONDON, MINUTE, SECOND
 from scheduler import Scheduler
-from sending import heartbeats
 from stored_messages import decide_on, die_with_one
+from texting import recipients
+from texting.access.keys import ApiKey, rules_of
+from texting.access.rules import Rules
+from texting.carriers import CarrierError
+from texting.database import clock
+from texting.messages.model import Message, Status
+from texting.sending import heartbeats
 
 MOODS = [None] * 6
 MOODS += [FOR_NOW, TOO_FAST, CarrierError("not reached", unreached=True)]

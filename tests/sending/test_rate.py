@@ -7,8 +7,8 @@ import pytest
 
 from databases import on_both
 from samples import TUESDAY_NOON
-from sending.carrier_state import CarrierState
-from sending.rate import Rate
+from texting.sending.carrier_state import CarrierState
+from texting.sending.rate import Rate
 
 
 def send_for(seconds, rate, parts_of, seed=0):

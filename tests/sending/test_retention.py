@@ -6,24 +6,24 @@ from functools import partial
 
 import pytest
 
-import carriers
-from access.audit import Audit
-from access.do_not_call import LastReply
-from carriers import Receipt
-from database import PAGE
 from databases import on_both, on_sqlite
-from events.outbox import Event, EventAddress
-from messages import receipts
-from messages.model import Message, Status
 from own_threads import at_once
 from query_plans import reads_whole, steps
-from replies import inbound
-from replies.model import Reply
 from samples import DAY, LONDON, MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import retention
-from sending.retention import Retention
 from stored_messages import again, decide_on, key_named, store, store_many, take_over
+from texting import carriers
+from texting.access.audit import Audit
+from texting.access.do_not_call import LastReply
+from texting.carriers import Receipt
+from texting.database import PAGE
+from texting.events.outbox import Event, EventAddress
+from texting.messages import receipts
+from texting.messages.model import Message, Status
+from texting.replies import inbound
+from texting.replies.model import Reply
+from texting.sending import retention
+from texting.sending.retention import Retention
 
 pytestmark = on_both
 

@@ -3,27 +3,27 @@
 import time
 
 import pytest
-
 import sending.retention
-from access.keys import ApiKey
-from carriers import Receipt
-from database import db
+
 from databases import on_both
-from events.outbox import Event, EventAddress
 from fake_carrier import FakeCarrier
-from messages.attempts import Attempt
-from messages.model import Message, Status
-from messages.receipts import EarlyReceipt
 from own_threads import IN_ORDER
-from replies import inbound
-from replies.model import Reply
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import recorder
-from sending.carrier_state import CarrierState
-from sending.heartbeats import Heartbeat
-from sending.runtime import Clock
 from stored_messages import key_named, store, store_many
+from texting.access.keys import ApiKey
+from texting.carriers import Receipt
+from texting.database import db
+from texting.events.outbox import Event, EventAddress
+from texting.messages.attempts import Attempt
+from texting.messages.model import Message, Status
+from texting.messages.receipts import EarlyReceipt
+from texting.replies import inbound
+from texting.replies.model import Reply
+from texting.sending import recorder
+from texting.sending.carrier_state import CarrierState
+from texting.sending.heartbeats import Heartbeat
+from texting.sending.runtime import Clock
 
 pytestmark = on_both
 
@@ -36,10 +36,10 @@ OLD = TUESDAY_NOON - 9 * DAY
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    for name in ("database.tables.FEW", "messages.waiting.FEW", "database.FEW"):
+    for name in ("texting.database.tables.FEW", "texting.messages.waiting.FEW", "database.FEW"):
         monkeypatch.setattr(name, FEW)
     monkeypatch.setattr(sending.retention, "PAGE", FEW)
-    monkeypatch.setattr("replies.model.PAGE", FEW)
+    monkeypatch.setattr("texting.replies.model.PAGE", FEW)
     monkeypatch.setattr(inbound, "SETTLED_AT_ONCE", FEW)
     monkeypatch.setattr(recorder, "RECORDED_AT_ONCE", FEW)
 

@@ -7,26 +7,26 @@ import uuid
 import pytest
 from peewee import OperationalError
 
-from access.do_not_call import DoNotCall
 from broken_rows import BAD, TEXT, breaks, unreadable
-from carriers import IncomingText, LateAnswer, Receipt
 from databases import on_both
-from events.outbox import Event, EventAddress
 from fake_carrier import FOR_GOOD, FOR_NOW, FakeCarrier
-from messages import receipts
-from messages.attempts import Attempt
-from messages.model import WAITING, Message, Status
 from own_threads import IN_ORDER
-from replies import inbound
-from replies.inbound import ReplyRules
-from replies.model import Reply
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import outcomes
-from sending.heartbeats import Heartbeat
-from sending.outcomes import Outcome
-from sending.sender import Sender
 from stored_messages import SENDER, again, key_named, statuses, store, store_many
+from texting.access.do_not_call import DoNotCall
+from texting.carriers import IncomingText, LateAnswer, Receipt
+from texting.events.outbox import Event, EventAddress
+from texting.messages import receipts
+from texting.messages.attempts import Attempt
+from texting.messages.model import WAITING, Message, Status
+from texting.replies import inbound
+from texting.replies.inbound import ReplyRules
+from texting.replies.model import Reply
+from texting.sending import outcomes
+from texting.sending.heartbeats import Heartbeat
+from texting.sending.outcomes import Outcome
+from texting.sending.sender import Sender
 
 pytestmark = on_both
 

@@ -7,23 +7,23 @@ from itertools import product
 
 import pytest
 
-import recipients as names
-from access.do_not_call import DoNotCall, OptedOut
-from access.keys import ApiKey, Role
-from access.rules import CHECKS
 from answers import accepted, problems, refusal, sender
 from app import create_app
-from database import clock, db, isoformat
 from databases import on_both
 from desk_visitor import Visitor, issue
-from messages import waiting
-from messages.model import Message, Status
 from places import QUIET_PLACES, SILENCES
-from recipients.hours import written
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending.carrier_state import CarrierState
-from sending.outcomes import MAY_HAVE_TAKEN_IT
 from stored_messages import again, decide_on, key_named, statuses, store, store_many
+from texting import recipients as names
+from texting.access.do_not_call import DoNotCall, OptedOut
+from texting.access.keys import ApiKey, Role
+from texting.access.rules import CHECKS
+from texting.database import clock, db, isoformat
+from texting.messages import waiting
+from texting.messages.model import Message, Status
+from texting.recipients.hours import written
+from texting.sending.carrier_state import CarrierState
+from texting.sending.outcomes import MAY_HAVE_TAKEN_IT
 
 pytestmark = on_both
 

@@ -3,17 +3,8 @@
 import pytest
 
 import carrier_servers
-import carriers
-from carriers import CarrierError, Receipt, configs
-from carriers.configs import CarrierConfig
-from database import db
 from databases import on_both
 from fake_carrier import FOR_GOOD, FOR_NOW
-from messages import doubts, receipts, waiting
-from messages.model import Message, Status
-from replies import inbound
-from replies.inbound import ReplyRules
-from replies.model import Reply
 from running import wait_until
 from samples import (
     ALWAYS_OPEN,
@@ -26,8 +17,6 @@ from samples import (
     SECOND,
     TUESDAY_NOON,
 )
-from sending.carrier_state import CarrierState
-from sending.outcomes import MAY_HAVE_TAKEN_IT, UNANSWERED
 from several_carriers import (
     ACCOUNT,
     NO_ROUTE,
@@ -49,6 +38,17 @@ from stored_messages import (
     store_many,
     take_over,
 )
+from texting import carriers
+from texting.carriers import CarrierError, Receipt, configs
+from texting.carriers.configs import CarrierConfig
+from texting.database import db
+from texting.messages import doubts, receipts, waiting
+from texting.messages.model import Message, Status
+from texting.replies import inbound
+from texting.replies.inbound import ReplyRules
+from texting.replies.model import Reply
+from texting.sending.carrier_state import CarrierState
+from texting.sending.outcomes import MAY_HAVE_TAKEN_IT, UNANSWERED
 
 pytestmark = on_both
 

@@ -11,19 +11,19 @@ from unittest.mock import Mock
 import pytest
 from peewee import OperationalError
 
-import database
-from carriers import CarrierError
-from database import clock, db
 from databases import on_both
 from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, FakeCarrier, die_instead
-from messages.model import Status
 from own_threads import at_once, thread_after
 from running import wait_until
 from samples import ALWAYS_OPEN, HOUR, MILLISECOND, MINUTE, NEW_YORK, SECOND, THIRD, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import heartbeats
-from sending.runtime import THIS_MACHINE, Clock, Runtime
 from stored_messages import again, store, store_many
+from texting import database
+from texting.carriers import CarrierError
+from texting.database import clock, db
+from texting.messages.model import Status
+from texting.sending import heartbeats
+from texting.sending.runtime import THIS_MACHINE, Clock, Runtime
 
 pytestmark = on_both
 

@@ -10,22 +10,22 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 import stored_messages
-from access.keys import ApiKey, Role
-from carriers import CarrierError
-from carriers.lanes import TESTERS
-from database import clock, db
 from databases import on_both
-from events.delivery import Deliveries
 from fake_carrier import TOO_FAST
-from messages.attempts import Attempt
-from messages.model import Message, Status
 from own_threads import begin
 from samples import ALWAYS_OPEN, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending.carrier_state import CarrierState
-from sending.heartbeats import Heartbeat
-from sending.runtime import Clock, Runtime
 from stored_messages import SENDER, again, key_named, statuses, store, store_many
+from texting.access.keys import ApiKey, Role
+from texting.carriers import CarrierError
+from texting.carriers.lanes import TESTERS
+from texting.database import clock, db
+from texting.events.delivery import Deliveries
+from texting.messages.attempts import Attempt
+from texting.messages.model import Message, Status
+from texting.sending.carrier_state import CarrierState
+from texting.sending.heartbeats import Heartbeat
+from texting.sending.runtime import Clock, Runtime
 
 pytestmark = on_both
 

@@ -5,22 +5,22 @@ from concurrent.futures import Future
 import pytest
 from peewee import OperationalError
 
-import database
-from carriers.configs import CarrierConfig
 from databases import on_both
 from fake_carrier import TOO_FAST, FakeCarrier
-from messages import doubts
-from messages.attempts import Attempt
-from messages.model import Status
 from own_threads import IN_ORDER
 from running import wait_until
 from samples import HOUR, LONDON, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending.carrier_state import CarrierState
-from sending.heartbeats import Heartbeat, take_over
-from sending.runtime import Clock, Runtime
 from several_carriers import OF_GB, OF_US, written
 from stored_messages import FAKE, SENDER, again, store, store_many
+from texting import database
+from texting.carriers.configs import CarrierConfig
+from texting.messages import doubts
+from texting.messages.attempts import Attempt
+from texting.messages.model import Status
+from texting.sending.carrier_state import CarrierState
+from texting.sending.heartbeats import Heartbeat, take_over
+from texting.sending.runtime import Clock, Runtime
 
 pytestmark = on_both
 

@@ -4,16 +4,16 @@ from uuid import uuid4
 
 import pytest
 
-from carriers import CarrierError
-from carriers.configs import CarrierConfig
 from databases import on_both
-from messages.model import Status
 from own_threads import IN_ORDER
 from samples import ALWAYS_OPEN, LONDON, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending.carrier_state import CarrierState
 from several_carriers import LONG_PAUSE, UNREACHED, written
 from stored_messages import statuses, store, store_many
+from texting.carriers import CarrierError
+from texting.carriers.configs import CarrierConfig
+from texting.messages.model import Status
+from texting.sending.carrier_state import CarrierState
 
 pytestmark = on_both
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from database import db
-from messages.model import Message
+from texting.database import db
+from texting.messages.model import Message
 
 BAD, TEXT = "+12125559999", "a secret of 12 words"
 """What a row that breaks has, and nothing says."""

@@ -6,11 +6,11 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-import carriers
 from carrier_servers import Request
-from carriers import Carrier, CarrierError
 from kits import NUMBER
 from kits.twilio import TwilioServer
+from texting import carriers
+from texting.carriers import Carrier, CarrierError
 
 TEXT = "attack at dawn, 🚀 héllo"
 MESSAGE_ID = "0198c5a7-7c1e-7a3b-9d2f-5b8c0e4f6a12"

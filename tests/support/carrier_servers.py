@@ -1,5 +1,5 @@
 """What the servers have in common that play carriers: real HTTP on loopback, with answers that a
-test sets. Those of the carriers are in `tests/carriers/kits/`.
+test sets. Those of the carriers are in `tests/support/kits/`.
 
 There are no assertions to rewrite: PYTEST_DONT_REWRITE lets tests import the classes as well.
 """

@@ -9,11 +9,13 @@ import uuid
 import psycopg
 import pytest
 
-import database
-import desk  # noqa: F401  these two define every table
 import models
 import scheduler  # noqa: F401
 from postgres_server import PostgresServer
+from texting import (
+    database,
+    desk,  # noqa: F401  these two define every table
+)
 
 SQLITE, POSTGRES = "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)
 on_both = pytest.mark.both

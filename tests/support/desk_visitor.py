@@ -4,10 +4,10 @@ import re
 import uuid
 from html.parser import HTMLParser
 
-from access.keys import ApiKey, Role
-from replies.model import Reply
 from samples import MINUTE, TUESDAY_NOON
 from stored_messages import key_named, store
+from texting.access.keys import ApiKey, Role
+from texting.replies.model import Reply
 
 LETTERS = str.maketrans("0123456789", "abcdefghij")
 PAGES = ("/desk/", "/desk/replies", "/desk/messages", "/desk/do-not-call", "/desk/keys")

@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import pytest
 
-from carriers import Carrier, CarrierError, key_of
 from own_threads import IN_ORDER
 from scheduler import Scheduler
-from sending import heartbeats
-from sending.runtime import THIS_MACHINE
-from sending.sender import Sender
+from texting.carriers import Carrier, CarrierError, key_of
+from texting.sending import heartbeats
+from texting.sending.runtime import THIS_MACHINE
+from texting.sending.sender import Sender
 
 FOR_NOW, FOR_GOOD = CarrierError("out of order"), CarrierError("no such number", permanent=True)
 TOO_FAST = CarrierError("slow down", too_fast=True)

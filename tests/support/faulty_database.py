@@ -4,7 +4,7 @@ from functools import partial
 
 import peewee
 
-import database
+from texting import database
 
 
 class FaultyDatabase:

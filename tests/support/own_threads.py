@@ -4,8 +4,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Event, Thread
 from unittest.mock import patch
 
-from database import db, pool
-from sending.runtime import THIS_MACHINE, Runtime
+from texting.database import db, pool
+from texting.sending.runtime import THIS_MACHINE, Runtime
 
 
 def begin(threads, action, *arguments):

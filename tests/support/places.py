@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from recipients import weeks
+from texting.recipients import weeks
 
 FRANCE = (
     "mon-thu 20:00-10:00, fri 20:00-19:59, sat 19:59-19:58, sun 19:58-10:00, holidays 00:00-24:00"

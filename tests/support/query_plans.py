@@ -2,7 +2,7 @@
 
 import re
 
-from database import db
+from texting.database import db
 
 
 def reads_whole(action):

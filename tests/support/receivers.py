@@ -7,13 +7,13 @@ import pytest
 from standardwebhooks import Webhook
 
 from carrier_servers import Answer, CarrierServer
-from database import clock
-from events.delivery import Deliveries
-from events.outbox import EventAddress
-from messages import waiting
-from messages.model import Message
 from samples import TUESDAY_NOON
 from stored_messages import decide_on, key_named, store, store_many
+from texting.database import clock
+from texting.events.delivery import Deliveries
+from texting.events.outbox import EventAddress
+from texting.messages import waiting
+from texting.messages.model import Message
 
 
 class ReceiverServer(CarrierServer):

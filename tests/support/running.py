@@ -23,16 +23,15 @@ from pathlib import Path
 
 import pytest
 
-import database
-import settings
-from access import keys
 from answers import PATH
 from carrier_servers import served
-from carriers.alphabets import count_parts
-from database import clock
 from databases import deletions
 from kits.twilio import TwilioServer
 from samples import NEW_YORK
+from texting import database, settings
+from texting.access import keys
+from texting.carriers.alphabets import count_parts
+from texting.database import clock
 
 ROOT = Path(__file__).parents[2]
 PYTHON = sys.executable

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from recipients.hours import BusinessHours
+from texting.recipients.hours import BusinessHours
 
 NEW_YORK = "+12125550123"
 LONDON = "+442083661177"

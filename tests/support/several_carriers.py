@@ -2,11 +2,11 @@
 
 import pytest
 
-from carriers import CarrierError
-from carriers.configs import CarrierConfig
 from fake_carrier import FakeCarrier
 from own_threads import IN_ORDER
 from scheduler import Scheduler
+from texting.carriers import CarrierError
+from texting.carriers.configs import CarrierConfig
 
 UNREACHED = CarrierError("there is no connection", unreached=True)
 SILENT = CarrierError("it gave no answer", in_doubt=True, silent=True)

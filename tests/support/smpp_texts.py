@@ -2,11 +2,10 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from smpp_peer import DELIVER_SM, RESPONSE
-
 from carrier_errors import send
-from carriers import CarrierError
 from running import wait_until
+from smpp_peer import DELIVER_SM, RESPONSE
+from texting.carriers import CarrierError
 
 THROTTLED, QUEUE_FULL, INVALID_NUMBER, SYSTEM_ERROR = 0x58, 0x14, 0x0B, 0x08
 BIND_FAILED, INVALID_SENDER = 0x0D, 0x0A

@@ -7,23 +7,22 @@ from functools import partial
 
 import psycopg
 
-import acceptance
-from acceptance import NewMessage, Request
-from access.keys import ApiKey, rules_of
-from access.rules import end_of
-from carriers.alphabets import count_parts
-from carriers.configs import CarrierConfig
-from carriers.lanes import Lane, Routes, new_lane
-from database import clock, db
-from messages import waiting
-from messages.attempts import Attempt, Result
-from messages.decisions import Selection
-from messages.model import ANSWER_WITHIN, TAKEN, Message, Status, new_id
-from reports import queue
 from samples import DAY, HOUR, NEW_YORK, TUESDAY_NOON
-from sending import heartbeats
-from sending.claims import Turns
-from sending.heartbeats import Heartbeat
+from texting.access.keys import ApiKey, rules_of
+from texting.access.rules import end_of
+from texting.carriers.alphabets import count_parts
+from texting.carriers.configs import CarrierConfig
+from texting.carriers.lanes import Lane, Routes, new_lane
+from texting.database import clock, db
+from texting.messages import storing, waiting
+from texting.messages.admission import NewMessage, Request
+from texting.messages.attempts import Attempt, Result
+from texting.messages.decisions import Selection
+from texting.messages.model import ANSWER_WITHIN, TAKEN, Message, Status, new_id
+from texting.reports import queue
+from texting.sending import heartbeats
+from texting.sending.claims import Turns
+from texting.sending.heartbeats import Heartbeat
 
 FAKE = "fake"
 """The carrier that has the messages of most tests."""
@@ -126,7 +125,7 @@ def new_message(text="Hello", **fields):
 
 def create(text, limits=(), recipient_limit=None, **fields):
     """Create a message as the operation does."""
-    acceptance.store(Request(new_message(text, **fields), limits, recipient_limit))
+    storing.store(Request(new_message(text, **fields), limits, recipient_limit))
 
 
 def _row(now, columns):

@@ -8,12 +8,6 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 import pytest
 
-import carriers
-from access import do_not_call
-from access.do_not_call import OptedOut
-from database import clock, db
-from messages.model import Status
-from replies.opt_outs import OptOutMessage
 from samples import LONDON, NEW_YORK
 from signed_callbacks import (
     FORM,
@@ -26,6 +20,12 @@ from signed_callbacks import (
     of_vonage,
 )
 from stored_messages import again, store
+from texting import carriers
+from texting.access import do_not_call
+from texting.access.do_not_call import OptedOut
+from texting.database import clock, db
+from texting.messages.model import Status
+from texting.replies.opt_outs import OptOutMessage
 
 INBOUND, STATUS = f"{PUBLIC_URL}/carriers/twilio/inbound", f"{PUBLIC_URL}/carriers/twilio/status"
 SENDERS = {"FromCity": "NEW YORK", "FromCountry": "US", "FromState": "NY", "FromZip": "10001"}

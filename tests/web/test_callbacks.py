@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from access.do_not_call import DoNotCall, OptedOut
 from answers import refusal
-from database import clock
-from messages import receipts
-from messages.early_receipts import EarlyReceipt
-from messages.model import Message, Status
-from replies.model import Reply
 from samples import NEW_YORK, TUESDAY_NOON
 from signed_callbacks import (
     FORM,
@@ -26,6 +20,12 @@ from signed_callbacks import (
     of_vonage,
 )
 from stored_messages import again, held, store, store_many
+from texting.access.do_not_call import DoNotCall, OptedOut
+from texting.database import clock
+from texting.messages import receipts
+from texting.messages.early_receipts import EarlyReceipt
+from texting.messages.model import Message, Status
+from texting.replies.model import Reply
 
 SID, MESSAGE_ID = "SM" + "1" * 32, "0A0000000123ABCD1"
 TWILIOS = ["/carriers/twilio/status", "/carriers/twilio/inbound"]

@@ -2,17 +2,17 @@
 
 import pytest
 
-from access.do_not_call import DoNotCall, OptedOut
 from answers import refusal
-from database import clock
 from kits import CLASSES, KITS, NUMBER, PUBLIC_URL, REFERENCE, WITH_CALLBACKS, asked
-from messages import receipts
-from messages.attempts import Attempt, Result
-from messages.early_receipts import EarlyReceipt
-from messages.model import Status
-from replies.model import Reply
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import SENDER, again, held, store
+from texting.access.do_not_call import DoNotCall, OptedOut
+from texting.database import clock
+from texting.messages import receipts
+from texting.messages.attempts import Attempt, Result
+from texting.messages.early_receipts import EarlyReceipt
+from texting.messages.model import Status
+from texting.replies.model import Reply
 
 HOW = {name: KITS[name].callbacks for name in WITH_CALLBACKS}
 by_all = pytest.mark.parametrize("name", HOW)

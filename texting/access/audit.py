@@ -16,7 +16,7 @@ from uuid import UUID
 
 from peewee import BigAutoField, Field, IntegerField, TextField, UUIDField, chunked
 
-from database import PAGE, InstantField, Table, in_pages
+from texting.database import PAGE, InstantField, Table, in_pages
 
 LONGEST_NAME = 100
 

@@ -10,11 +10,11 @@ from typing import ClassVar, Self
 
 from peewee import SQL, Expression, Field, TextField, fn
 
-from access.audit import Action, Audit
-from access.keys import ApiKey
-from access.rules import LAST
-from database import PAST, InstantField, Table, db, in_pages
-from database.clock import SKEW
+from texting.access.audit import Action, Audit
+from texting.access.keys import ApiKey
+from texting.access.rules import LAST
+from texting.database import PAST, InstantField, Table, db, in_pages
+from texting.database.clock import SKEW
 
 # In SQL: peewee takes five times as long to write thousands of rows as a database to insert them.
 # {numbers} is a table of an array of numbers

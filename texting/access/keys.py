@@ -11,10 +11,10 @@ from typing import Self
 
 from peewee import SQL, BooleanField, IntegrityError, ModelSelect, TextField, Value, fn
 
-from access.audit import Action, Audit
-from access.limits import Limit, parse
-from access.rules import NO_RULES, KeyRules
-from database import InstantField, Refused, Table, db, isoformat
+from texting.access.audit import Action, Audit
+from texting.access.limits import Limit, parse
+from texting.access.rules import NO_RULES, KeyRules
+from texting.database import InstantField, Refused, Table, db, isoformat
 
 
 class Role(StrEnum):

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from peewee import BigIntegerField, BooleanField, CompositeKey, IntegerField
 
-from access.rules import LAST
-from database import EPOCH, Table, db, lock_texts
-from database.clock import SKEW
+from texting.access.rules import LAST
+from texting.database import EPOCH, Table, db, lock_texts
+from texting.database.clock import SKEW
 
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "mo": 31 * 86_400}  # seconds, at most
 SECOND, DAY = timedelta(seconds=1), timedelta(days=1)

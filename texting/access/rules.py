@@ -4,10 +4,10 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Self
 
-import recipients
-from recipients import Recipient, weeks
-from recipients.hours import BusinessHours
-from recipients.quiet import KEY, QuietHours, QuietPlaces
+from texting import recipients
+from texting.recipients import Recipient, weeks
+from texting.recipients.hours import BusinessHours
+from texting.recipients.quiet import KEY, QuietHours, QuietPlaces
 
 NONE = "none"
 ALL = "all"

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from itsdangerous import BadData, URLSafeSerializer
 from peewee import ForeignKeyField, TextField
 
-from access.audit import Action, Actor, Audit
-from access.keys import MAY_SEND, ApiKey, digest_of
-from database import EPOCH, MILLISECOND, PAST, InstantField, Refused, Table, db, isoformat
-from database.clock import SKEW
+from texting.access.audit import Action, Actor, Audit
+from texting.access.keys import MAY_SEND, ApiKey, digest_of
+from texting.database import EPOCH, MILLISECOND, PAST, InstantField, Refused, Table, db, isoformat
+from texting.database.clock import SKEW
 
 MARK = 12  # characters of the key's digest in a link, which is void once the digest changes
 

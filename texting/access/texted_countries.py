@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from peewee import SQL, CompositeKey, ForeignKeyField, TextField, Value
 
-from access.keys import ApiKey, Role
-from database import MILLISECOND, InstantField, Table, db
+from texting.access.keys import ApiKey, Role
+from texting.database import MILLISECOND, InstantField, Table, db
 
 DAY = timedelta(days=1)
 UNLESS_KNOWN = "ON CONFLICT DO NOTHING RETURNING key_id"

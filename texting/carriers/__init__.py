@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 from uuid import UUID
 
-from carriers import urls
+from texting.carriers import urls
 
 CONNECT_TIMEOUT = 10  # seconds
 
@@ -344,20 +344,20 @@ class Carrier:
 
 # The carriers of this package by their schemes; all other schemes are Apprise's.
 OWN = {
-    "console": "carriers.console:Console",
-    "simulator": "carriers.simulator:Simulator",
-    "twilio": "carriers.twilio:Twilio",
-    "vonage": "carriers.vonage:Vonage",
-    "nexmo": "carriers.vonage:Vonage",
-    "telnyx": "carriers.telnyx:Telnyx",
-    "smsgate": "carriers.smsgate:SmsGate",
-    "smsgate+http": "carriers.smsgate:SmsGate",
-    "smpp": "carriers.smpp:Smpp",
-    "smpps": "carriers.smpp:Smpp",
-    "webhook+https": "carriers.webhook:Webhook",
-    "webhook+http": "carriers.webhook:Webhook",
+    "console": "texting.carriers.console:Console",
+    "simulator": "texting.carriers.simulator:Simulator",
+    "twilio": "texting.carriers.twilio:Twilio",
+    "vonage": "texting.carriers.vonage:Vonage",
+    "nexmo": "texting.carriers.vonage:Vonage",
+    "telnyx": "texting.carriers.telnyx:Telnyx",
+    "smsgate": "texting.carriers.smsgate:SmsGate",
+    "smsgate+http": "texting.carriers.smsgate:SmsGate",
+    "smpp": "texting.carriers.smpp:Smpp",
+    "smpps": "texting.carriers.smpp:Smpp",
+    "webhook+https": "texting.carriers.webhook:Webhook",
+    "webhook+http": "texting.carriers.webhook:Webhook",
 }
-APPRISE = "carriers.apprise:Apprise"
+APPRISE = "texting.carriers.apprise:Apprise"
 # From this similarity on (difflib's), a scheme is a misspelt one of OWN; Apprise's xmpps has 0.8.
 CLOSE = 0.82
 

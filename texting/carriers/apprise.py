@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, quote, unquote
 
 import apprise
 
-from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, mute
+from texting.carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, mute
 
 # Plugins report only the HTTP status. 400 and 422 can be about the account or about the text, so
 # they are temporary: one more retry does no harm.

@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from carriers import Carrier, connect, urls
-from carriers.opt_outs import REGIONS
+from texting.carriers import Carrier, connect, urls
+from texting.carriers.opt_outs import REGIONS
 
 COUNTRIES = {*REGIONS, "001"}
 

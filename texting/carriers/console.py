@@ -3,7 +3,7 @@
 import sys
 import threading
 
-from carriers import Carrier, CarrierError
+from texting.carriers import Carrier, CarrierError
 
 
 class Console(Carrier):

@@ -3,8 +3,8 @@
 import re
 from contextlib import suppress
 
-from carriers import IncomingText, Receipt, opt_outs, pdus
-from carriers.alphabets import decode
+from texting.carriers import IncomingText, Receipt, opt_outs, pdus
+from texting.carriers.alphabets import decode
 
 # message_state (5.2.28) and its name in a receipt's text (appendix B). The other states are not
 # final (ENROUTE, ACCEPTED) or say nothing about the phone (UNKNOWN).

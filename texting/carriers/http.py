@@ -17,7 +17,7 @@ from functools import cached_property, partial
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
-from carriers import (
+from texting.carriers import (
     CONNECT_TIMEOUT,
     Carrier,
     CarrierError,
@@ -29,7 +29,7 @@ from carriers import (
     mute,
     opt_outs,
 )
-from carriers.tls import reason_of, trusted
+from texting.carriers.tls import reason_of, trusted
 
 LONGEST_PAUSE = 3600  # seconds; a longer Retry-After is cut to this
 LONGEST_REFERENCE = 255  # characters

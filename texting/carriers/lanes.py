@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Self
 
-from carriers import Carrier
-from carriers.configs import CarrierConfig
+from texting.carriers import Carrier
+from texting.carriers.configs import CarrierConfig
 
 TESTERS = "(testers)"
 """The name of the simulator to which testers' texts go."""

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import phonenumbers
 
-from carriers import IncomingText, OptOut, Part
+from texting.carriers import IncomingText, OptOut, Part
 
 REGIONS = phonenumbers.SUPPORTED_REGIONS
 

@@ -11,7 +11,7 @@ import struct
 import time
 from typing import NamedTuple
 
-from carriers import Codes, Part
+from texting.carriers import Codes, Part
 
 HEADER = struct.Struct(">4I")  # command_length, command_id, command_status, sequence_number
 LONGEST_PDU = 64 * 1024  # octets; far more than any peer needs

@@ -1,6 +1,6 @@
 """The carrier `simulator:`, which sends nothing."""
 
-from carriers import Carrier, CarrierError
+from texting.carriers import Carrier, CarrierError
 
 
 class Simulator(Carrier):

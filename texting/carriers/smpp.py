@@ -8,12 +8,21 @@ from collections import deque
 from functools import partial
 from typing import ClassVar
 
-from carriers import Carrier, CarrierError, IncomingText, LateAnswer, News, TooFast, pdus, urls
-from carriers.alphabets import NAMES, cut
-from carriers.deliveries import BASES, as_number, report_in
-from carriers.opt_outs import REGIONS
-from carriers.smpp_session import LOST, Bind
-from carriers.tls import trusted
+from texting.carriers import (
+    Carrier,
+    CarrierError,
+    IncomingText,
+    LateAnswer,
+    News,
+    TooFast,
+    pdus,
+    urls,
+)
+from texting.carriers.alphabets import NAMES, cut
+from texting.carriers.deliveries import BASES, as_number, report_in
+from texting.carriers.opt_outs import REGIONS
+from texting.carriers.smpp_session import LOST, Bind
+from texting.carriers.tls import trusted
 
 PAUSE = 1  # seconds after the peer says "too fast" between the parts of a text
 ACCOUNT_PAUSE = 60  # seconds until a refused bind is tried again just to listen

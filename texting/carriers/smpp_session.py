@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from carriers import CONNECT_TIMEOUT, CarrierError, pdus
-from carriers.tls import reason_of
+from texting.carriers import CONNECT_TIMEOUT, CarrierError, pdus
+from texting.carriers.tls import reason_of
 
 IDLE = 30  # seconds of silence until the peer is probed
 FIRST_PAUSE, LONGEST_PAUSE = 1, 15  # seconds between attempts to bind; doubled each time

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
-from carriers import (
+from texting.carriers import (
     Callback,
     CarrierError,
     Codes,
@@ -23,7 +23,7 @@ from carriers import (
     opt_outs,
     urls,
 )
-from carriers.http import HttpCarrier, Response, basic, check_age, instant, reference
+from texting.carriers.http import HttpCarrier, Response, basic, check_age, instant, reference
 
 SHORTEST_VALIDITY = 5  # seconds that a text may wait
 OLDEST_CALLBACK = 3600  # seconds; the phone signs every try again, and its clock may differ

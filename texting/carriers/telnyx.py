@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 from urllib.parse import quote, urlencode
 
-from carriers import (
+from texting.carriers import (
     Callback,
     CarrierError,
     Codes,
@@ -22,8 +22,16 @@ from carriers import (
     opt_outs,
     urls,
 )
-from carriers.alphabets import SEPTETS
-from carriers.http import HttpCarrier, Response, balance, check_age, instant, named, reference
+from texting.carriers.alphabets import SEPTETS
+from texting.carriers.http import (
+    HttpCarrier,
+    Response,
+    balance,
+    check_age,
+    instant,
+    named,
+    reference,
+)
 
 # https://developers.telnyx.com/docs/messaging/messages/error-codes
 FOR_GOOD = {

@@ -12,8 +12,8 @@ from operator import itemgetter
 from typing import ClassVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from carriers import Callback, CarrierError, Codes, Listed, News, NotGenuine, opt_outs, urls
-from carriers.http import HttpCarrier, Response, balance, basic, named, parsed, reference
+from texting.carriers import Callback, CarrierError, Codes, Listed, News, NotGenuine, opt_outs, urls
+from texting.carriers.http import HttpCarrier, Response, balance, basic, named, parsed, reference
 
 # Twilio's error codes, grouped by what to do about them. All others are temporary.
 ERRORS = "https://www.twilio.com/docs/errors/"  # a page for each code

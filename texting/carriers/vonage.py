@@ -7,9 +7,17 @@ from datetime import UTC, datetime
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-from carriers import Callback, CarrierError, Codes, News, NotGenuine, Part, opt_outs, urls
-from carriers.alphabets import SEPTETS
-from carriers.http import MOST_FIELDS, HttpCarrier, balance, basic, check_age, parsed, reference
+from texting.carriers import Callback, CarrierError, Codes, News, NotGenuine, Part, opt_outs, urls
+from texting.carriers.alphabets import SEPTETS
+from texting.carriers.http import (
+    MOST_FIELDS,
+    HttpCarrier,
+    balance,
+    basic,
+    check_age,
+    parsed,
+    reference,
+)
 
 # The status of each part of a text, grouped by what to do about it
 # (https://developer.vonage.com/en/messaging/sms/guides/troubleshooting-sms).

@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import ClassVar
 from urllib.parse import unquote
 
-from carriers import Codes, key_of, urls
-from carriers.http import HttpCarrier, Response, basic, reference
+from texting.carriers import Codes, key_of, urls
+from texting.carriers.http import HttpCarrier, Response, basic, reference
 
 
 class SignedPosts(HttpCarrier):

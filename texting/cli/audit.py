@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from access.audit import Actor, Audit
-from cli import base
+from texting.access.audit import Actor, Audit
+from texting.cli import base
 
 HEADER = ("at", "who", "what", "about", "details")
 

@@ -16,14 +16,13 @@ import click
 from flask.cli import AppGroup, with_appcontext
 from peewee import chunked
 
-import database
-import recipients
-from access.rules import UNITS
-from carriers import urls
-from cli import write_commands
-from database import PAGE, Refused, clock, isoformat
-from logs import printable
-from replies.model import read_number
+from texting import database, recipients
+from texting.access.rules import UNITS
+from texting.carriers import urls
+from texting.cli import write_commands
+from texting.database import PAGE, Refused, clock, isoformat
+from texting.logs import printable
+from texting.replies.model import read_number
 
 SHELL = "shell"  # recorded as the person who approved, cancelled, or changed the list
 

@@ -12,14 +12,14 @@ import click
 from flask import current_app
 from peewee import chunked
 
-import recipients
-from access import do_not_call
-from access.audit import Action, Audit
-from access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
-from cli import base
-from database import BATCH, Refused, clock
-from recipients import InvalidNumber
-from replies.model import put_on_list
+from texting import recipients
+from texting.access import do_not_call
+from texting.access.audit import Action, Audit
+from texting.access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
+from texting.cli import base
+from texting.database import BATCH, Refused, clock
+from texting.recipients import InvalidNumber
+from texting.replies.model import put_on_list
 
 dnc = base.Commands(
     "dnc",

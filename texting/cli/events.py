@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from access.keys import ApiKey
-from cli import base
-from database import Refused, clock
-from events.outbox import Event, EventAddress
+from texting.access.keys import ApiKey
+from texting.cli import base
+from texting.database import Refused, clock
+from texting.events.outbox import Event, EventAddress
 
 events = base.Commands(
     "events", help="List webhook events that wait or were given up, and send them again."

@@ -6,21 +6,20 @@ from functools import partial
 import click
 from flask import current_app
 
-import recipients
-import schemas
-from access.keys import ApiKey
-from access.rules import NO_RULES
-from cli import base
-from database import Refused, clock
-from recipients import Recipient, quiet
-from recipients.hours import BusinessHours, NeverOpens, written, written_window
-from recipients.quiet import QuietHours
+from texting import recipients
+from texting.access.keys import ApiKey
+from texting.access.rules import NO_RULES
+from texting.cli import base
+from texting.database import Refused, clock
+from texting.recipients import Recipient, quiet
+from texting.recipients.hours import BusinessHours, NeverOpens, written, written_window
+from texting.recipients.quiet import QuietHours
 
 
 def instant(value: str) -> datetime:
     """Read an instant as the API reads a send_date."""
     try:
-        return schemas.read_instant(value)
+        return clock.read_instant(value)
     except ValueError as problem:
         raise click.BadParameter(str(problem)) from None
 

@@ -8,19 +8,19 @@ from typing import Any
 import click
 from flask import current_app
 
-from access import rules
-from access.audit import Action, Audit
-from access.keys import ApiKey, Role, all_keys
-from access.limits import Limit, parse
-from access.rules import NO_RULES, KeyRules
-from access.sign_ins import SignIn
-from carriers import urls
-from cli import base
-from database import Refused, clock, db
-from events import delivery
-from events.outbox import Backlog, Event, EventAddress
-from messages import decisions
-from reports import usage
+from texting.access import rules
+from texting.access.audit import Action, Audit
+from texting.access.keys import ApiKey, Role, all_keys
+from texting.access.limits import Limit, parse
+from texting.access.rules import NO_RULES, KeyRules
+from texting.access.sign_ins import SignIn
+from texting.carriers import urls
+from texting.cli import base
+from texting.database import Refused, clock, db
+from texting.events import delivery
+from texting.events.outbox import Backlog, Event, EventAddress
+from texting.messages import decisions
+from texting.reports import usage
 
 keys = base.Commands(
     "keys",

@@ -10,20 +10,19 @@ import click
 from flask import current_app
 from peewee import chunked
 
-import database
-import recipients
-from access.do_not_call import LastReply
-from access.sign_ins import SignIn
-from cli import base
-from database import PAGE, clock
-from messages import receipts_by_number
-from messages.attempts import Attempt
-from messages.decisions import Selection
-from messages.model import RETRYABLE, WAITING, WITHDRAWN, Message, Status
-from replies.model import Reply
-from reports import listings, queue
-from reports.listings import Filter
-from sending import outcomes, retention
+from texting import database, recipients
+from texting.access.do_not_call import LastReply
+from texting.access.sign_ins import SignIn
+from texting.cli import base
+from texting.database import PAGE, clock
+from texting.messages import receipts_by_number
+from texting.messages.attempts import Attempt
+from texting.messages.decisions import Selection
+from texting.messages.model import RETRYABLE, WAITING, WITHDRAWN, Message, Status
+from texting.replies.model import Reply
+from texting.reports import listings, queue
+from texting.reports.listings import Filter
+from texting.sending import outcomes, retention
 
 UNSHOWN = {  # columns
     *("id", "key", "lane", "due_since", "idempotency_key", "request_digest", "response"),

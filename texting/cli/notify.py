@@ -4,10 +4,10 @@ import threading
 
 from flask import current_app
 
-from cli import base
-from database import Refused
-from monitoring import notices
-from monitoring.notices import Notification
+from texting.cli import base
+from texting.database import Refused
+from texting.monitoring import notices
+from texting.monitoring.notices import Notification
 
 TEST = Notification("a test", "This is a test of the notices about text messages.", "info")
 

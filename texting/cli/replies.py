@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
-from cli import base
-from database import clock
-from replies import inbox
-from replies.model import Reply
+from texting.cli import base
+from texting.database import clock
+from texting.replies import inbox
+from texting.replies.model import Reply
 
 LONGEST_SHOWN = 60  # characters of a text in the table
 

@@ -9,17 +9,17 @@ from typing import Any
 import click
 from flask import current_app
 
-import database
-from access import do_not_call
-from carriers import Carrier, CarrierError
-from cli import base
-from database import Refused, clock
-from events.outbox import Event
-from messages import model, receipts
-from messages.model import Status
-from monitoring import checks, health
-from replies import opt_outs
-from reports import queue
+from texting import database
+from texting.access import do_not_call
+from texting.carriers import Carrier, CarrierError
+from texting.cli import base
+from texting.database import Refused, clock
+from texting.events.outbox import Event
+from texting.messages import model, receipts
+from texting.messages.model import Status
+from texting.monitoring import checks, health
+from texting.replies import opt_outs
+from texting.reports import queue
 
 TEST_TEXT = "A test of the text message service."
 TEST_LASTS = 600  # seconds

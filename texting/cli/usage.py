@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from cli import base
-from database import clock
-from reports.usage import Usage, count_usage
+from texting.cli import base
+from texting.database import clock
+from texting.reports.usage import Usage, count_usage
 
 # Spreadsheets run a cell that begins like this; in many countries they split lines at semicolons
 FORMULA = re.compile(r"(^|;)(\s*[=+\-@＝＋－＠])")

@@ -3,12 +3,13 @@
 Everything that is stored is a Table of `db`, which is SQLite or Postgres, as its URL says.
 """
 
-from database.connections import connect, db, disconnect
-from database.errors import ERRORS, Refused
-from database.migrations import is_migrated, made_at, refuse_draft, upgrade
-from database.outages import all_but_broken, is_outage, passed_over, reason, survived
-from database.postgres import patience
-from database.tables import (
+from texting.database.clock import isoformat
+from texting.database.connections import connect, db, disconnect
+from texting.database.errors import ERRORS, Refused
+from texting.database.migrations import is_migrated, made_at, refuse_draft, upgrade
+from texting.database.outages import all_but_broken, is_outage, passed_over, reason, survived
+from texting.database.postgres import patience
+from texting.database.tables import (
     BATCH,
     EPOCH,
     FEW,
@@ -19,7 +20,6 @@ from database.tables import (
     InstantField,
     Table,
     in_pages,
-    isoformat,
     lock_texts,
     locked,
 )

@@ -7,8 +7,8 @@ command, of a scheduler's pass.
 
 from peewee import DatabaseProxy
 
-from database.postgres import open_postgres
-from database.sqlite import open_sqlite
+from texting.database.postgres import open_postgres
+from texting.database.sqlite import open_sqlite
 
 db = DatabaseProxy()
 

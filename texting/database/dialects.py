@@ -10,7 +10,7 @@ from typing import Any
 
 from peewee import Column, Expression, Field, Select, ValuesList, fn
 
-from database.errors import Refused
+from texting.database.errors import Refused
 
 
 class SqliteDialect:

@@ -3,12 +3,12 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from database.connections import db, disconnect
-from database.errors import ERRORS, Refused
-from database.postgres import patience
-from database.tables import Table
+from texting.database.connections import db, disconnect
+from texting.database.errors import ERRORS, Refused
+from texting.database.postgres import patience
+from texting.database.tables import Table
 
-MIGRATIONS = Path(__file__).parents[1] / "migrations"
+MIGRATIONS = Path(__file__).parents[2] / "migrations"
 
 DRAFT = (
     "this database was made by a draft of before 1.0.0; export what you need and begin with an "

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from peewee import DataError, IntegrityError, InterfaceError, OperationalError
 
-from database.connections import db, disconnect
-from database.errors import ERRORS, cause, sqlite_code, sqlstate
-from database.migrations import is_migrated
-from database.sqlite import owners
+from texting.database.connections import db, disconnect
+from texting.database.errors import ERRORS, cause, sqlite_code, sqlstate
+from texting.database.migrations import is_migrated
+from texting.database.sqlite import owners
 
 Row = TypeVar("Row")
 Result = TypeVar("Result")

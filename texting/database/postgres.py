@@ -12,9 +12,9 @@ from peewee import OperationalError, Psycopg3Adapter
 from playhouse.pool import PooledPostgresqlDatabase
 from psycopg.pq import TransactionStatus
 
-from database import pool
-from database.dialects import PostgresDialect
-from database.transactions import ENDED, Transactions
+from texting.database import pool
+from texting.database.dialects import PostgresDialect
+from texting.database.transactions import ENDED, Transactions
 
 ANSWER_TIMEOUT = 15  # seconds until a silent Postgres is given up
 

@@ -13,10 +13,10 @@ from typing import Any
 from peewee import OperationalError
 from playhouse.pool import PooledSqliteDatabase
 
-from database import pool
-from database.dialects import SqliteDialect
-from database.errors import Refused, sqlite_code
-from database.transactions import Transactions
+from texting.database import pool
+from texting.database.dialects import SqliteDialect
+from texting.database.errors import Refused, sqlite_code
+from texting.database.transactions import Transactions
 
 SCRUB_TRIES, SCRUB_WAIT, SCRUB_PAUSE = 20, 1, 0.2  # seconds; so writers wait in short spells
 COPIED = 1_000  # pages at a time; there are Ctrl-C and progress between them

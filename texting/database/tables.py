@@ -7,8 +7,8 @@ from typing import Any
 
 from peewee import SQL, BigIntegerField, Expression, Field, Model, Select, TextField
 
-from database.clock import SKEW
-from database.connections import db
+from texting.database.clock import SKEW
+from texting.database.connections import db
 
 BATCH = 5_000
 """Rows that a bulk change moves in one transaction; other writers wait for one batch at most."""
@@ -91,11 +91,6 @@ class InstantField(BigIntegerField):
 
     def python_value(self, value: int | None) -> datetime | None:
         return value if value is None else EPOCH + value * MILLISECOND
-
-
-def isoformat(instant: datetime) -> str:
-    """Return an aware UTC datetime as text, like `2026-03-02T14:00:00.000Z`."""
-    return instant.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 class CarrierTextField(TextField):

@@ -5,7 +5,7 @@ from typing import Any
 
 from peewee import OperationalError
 
-from database.errors import ERRORS
+from texting.database.errors import ERRORS
 
 ENDED = "the transaction has ended by itself: nothing of it is kept"
 

@@ -5,11 +5,11 @@ import contextlib
 from flask import Flask, Response, current_app, render_template, request
 from werkzeug.exceptions import MethodNotAllowed, NotFound
 
-import database
-from desk import do_not_call, door, keys, messages, replies, sessions
+from texting import database
+from texting.desk import auth, do_not_call, keys, messages, replies, sessions
 
 MODULES = (messages, replies, do_not_call, keys)
-"""Their views join the blueprint of `door` when they are imported."""
+"""Their views join the blueprint of `auth` when they are imported."""
 
 OWN_WORDS = {
     NotFound.description: "There is no such page at the desk.",
@@ -22,7 +22,7 @@ def register(app: Flask) -> None:
     """Add the desk to the application, if SECRET_KEY is set."""
     if app.config["SETTINGS"].secret_key:
         sessions.register(app)
-        app.register_blueprint(door.blueprint, url_prefix=sessions.PREFIX)
+        app.register_blueprint(auth.blueprint, url_prefix=sessions.PREFIX)
 
 
 def preload(app: Flask) -> None:
@@ -36,12 +36,12 @@ def error_page(status: int, message: str, response: Response) -> Response | None
 
     The page keeps the headers of `response`.
     """
-    is_there = door.blueprint.name in current_app.blueprints
+    is_there = auth.blueprint.name in current_app.blueprints
     if not (is_there and request.environ["PATH_INFO"].startswith(f"{sessions.PREFIX}/")):
         return None
     with contextlib.suppress(*database.ERRORS):  # which may be why there is an error
-        door.find_person()
+        auth.find_person()
     message = OWN_WORDS.get(message, message)
     response.set_data(render_template("error.html", status=status, message=message))
     response.content_type = "text/html; charset=utf-8"
-    return door.protect(response)
+    return auth.protect(response)

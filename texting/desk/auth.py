@@ -18,11 +18,11 @@ from flask import (
     url_for,
 )
 
-from access import audit
-from access.keys import ApiKey, Role
-from access.sign_ins import SignIn
-from database import Refused, clock
-from desk import entries, sessions, words
+from texting.access import audit
+from texting.access.keys import ApiKey, Role
+from texting.access.sign_ins import SignIn
+from texting.database import Refused, clock
+from texting.desk import entries, sessions, words
 
 MAX_FORM = 64 * 1024  # bytes
 MAX_FIELDS = 200  # a page's ids, its token and a button are far fewer

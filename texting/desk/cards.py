@@ -6,14 +6,14 @@ import uuid
 from collections import Counter
 from dataclasses import dataclass
 
-import recipients
-from access.keys import ApiKey
-from desk import alike
-from desk.entries import Entry
-from desk.lists import PAGE
-from desk.words import counted
-from reports import listings
-from reports.listings import Awaiting, Cursor
+from texting import recipients
+from texting.access.keys import ApiKey
+from texting.desk import grouping
+from texting.desk.entries import Entry
+from texting.desk.lists import PAGE
+from texting.desk.words import counted
+from texting.reports import listings
+from texting.reports.listings import Awaiting, Cursor
 
 LOOKED_OVER = 10_000
 """Among how many texts those that are alike are found; the form of a button has room for these."""
@@ -29,7 +29,7 @@ class Pile:
     """Texts that are alike, the next to be sent first; most often there is only one."""
 
     rows: list[Awaiting]
-    alike: alike.Alike
+    alike: grouping.Alike
 
     @property
     def first(self) -> Awaiting:
@@ -107,7 +107,7 @@ def page(
 
 
 def _piles(rows):
-    groups = alike.groups((row.key_id, row.message) for row in rows)
+    groups = grouping.groups((row.key_id, row.message) for row in rows)
     return [Pile([rows[place] for place in group.members], group) for group in groups]
 
 

@@ -6,14 +6,14 @@ from datetime import datetime
 from flask import Response, current_app, flash, render_template, request, session
 from markupsafe import Markup
 
-import recipients
-from access.do_not_call import LISTS, DoNotCall, OptedOut, gets, remove
-from access.keys import ApiKey
-from database import clock
-from desk import lists
-from desk.door import blueprint, operator, see
-from desk.words import unbroken
-from replies.model import put_on_list
+from texting import recipients
+from texting.access.do_not_call import LISTS, DoNotCall, OptedOut, gets, remove
+from texting.access.keys import ApiKey
+from texting.database import clock
+from texting.desk import lists
+from texting.desk.auth import blueprint, operator, see
+from texting.desk.words import unbroken
+from texting.replies.model import put_on_list
 
 log = logging.getLogger("web")
 

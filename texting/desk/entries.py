@@ -5,14 +5,14 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from operator import itemgetter
 
-import recipients
-from access.rules import Rules
-from carriers.alphabets import costly
-from desk.words import ago, counted, date_and_time, international, named
-from messages.attempts import Attempt, Result
-from messages.model import RETRYABLE, WAITING, Message, Status
-from reports.listings import Cursor
-from sending import outcomes
+from texting import recipients
+from texting.access.rules import Rules
+from texting.carriers.alphabets import costly
+from texting.desk.words import ago, counted, date_and_time, international, named
+from texting.messages.attempts import Attempt, Result
+from texting.messages.model import RETRYABLE, WAITING, Message, Status
+from texting.reports.listings import Cursor
+from texting.sending import outcomes
 
 MOST_COSTLY = 5  # characters that are named if they make more parts
 WORDS = {

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 from flask import Response, abort, current_app, flash, render_template, request
 
-from access.keys import MAY_SEND, ApiKey
-from access.rules import NO_RULES
-from database import Refused, clock
-from desk.door import blueprint, operator, see
-from desk.lists import MANY, PAGE, pressed
-from reports import usage
+from texting.access.keys import MAY_SEND, ApiKey
+from texting.access.rules import NO_RULES
+from texting.database import Refused, clock
+from texting.desk.auth import blueprint, operator, see
+from texting.desk.lists import MANY, PAGE, pressed
+from texting.reports import usage
 
 HOURS = (1, 24)  # in which texts are counted
 PAST = {"pause": "paused", "resume": "resumed"}

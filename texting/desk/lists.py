@@ -7,11 +7,11 @@ from urllib.parse import urlencode
 
 from flask import Response, abort, redirect, request, session
 
-from access.sign_ins import SignIn
-from database import EPOCH, MILLISECOND
-from replies.model import read_number
-from reports.listings import Cursor
-from reports.matching import LONGEST_SEARCH
+from texting.access.sign_ins import SignIn
+from texting.database import EPOCH, MILLISECOND
+from texting.replies.model import read_number
+from texting.reports.listings import Cursor
+from texting.reports.search import LONGEST_SEARCH
 
 PAGE = 50  # cards
 MANY = 1_000  # messages; waiting ones, and those of an hour, are counted up to here

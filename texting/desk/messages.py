@@ -16,24 +16,24 @@ from flask import (
     url_for,
 )
 
-import recipients
-from access.keys import ApiKey, Role, names_of_senders
-from carriers import urls
-from database import EPOCH, MILLISECOND, clock
-from database.clock import SKEW
-from desk import cards, lists, replies, results, sessions
-from desk.door import blueprint, operator, page_of, see
-from desk.entries import Entry
-from desk.lists import MANY, PAGE, page_start, pressed
-from desk.overview import look_over
-from desk.words import ago, counted
-from events.outbox import Event, EventAddress
-from messages.decisions import UNDO_FOR_CERTAIN, Selection
-from messages.model import Message, Status
-from messages.waiting import expire
-from replies import inbox
-from reports import listings
-from reports.listings import Awaiting, Filter
+from texting import recipients
+from texting.access.keys import ApiKey, Role, names_of_senders
+from texting.carriers import urls
+from texting.database import EPOCH, MILLISECOND, clock
+from texting.database.clock import SKEW
+from texting.desk import cards, lists, replies, results, sessions
+from texting.desk.auth import blueprint, operator, page_of, see
+from texting.desk.entries import Entry
+from texting.desk.lists import MANY, PAGE, page_start, pressed
+from texting.desk.overview import look_over
+from texting.desk.words import ago, counted
+from texting.events.outbox import Event, EventAddress
+from texting.messages.decisions import UNDO_FOR_CERTAIN, Selection
+from texting.messages.model import Message, Status
+from texting.messages.waiting import expire
+from texting.replies import inbox
+from texting.reports import listings
+from texting.reports.listings import Awaiting, Filter
 
 FILTERS = ("status", "key", "day")  # of messages
 

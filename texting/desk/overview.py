@@ -4,14 +4,14 @@ from datetime import datetime, timedelta
 
 from flask import current_app, g
 
-from access.keys import Role
-from carriers.lanes import Lane, Routes
-from database import clock
-from desk.door import blueprint
-from desk.lists import MANY
-from messages.model import Message
-from monitoring.health import Health, Problem
-from reports import queue, usage
+from texting.access.keys import Role
+from texting.carriers.lanes import Lane, Routes
+from texting.database import clock
+from texting.desk.auth import blueprint
+from texting.desk.lists import MANY
+from texting.messages.model import Message
+from texting.monitoring.health import Health, Problem
+from texting.reports import queue, usage
 
 HOUR, HOURS_OF_DAY = timedelta(hours=1), 24
 

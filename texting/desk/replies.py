@@ -9,19 +9,19 @@ from itertools import chain
 from flask import Response, abort, flash, g, render_template, request
 from markupsafe import Markup
 
-from access.do_not_call import OptedOut, listed
-from access.keys import ApiKey
-from database import clock, db
-from desk import lists
-from desk.do_not_call import add_number, remove_number
-from desk.door import blueprint, operator, see
-from desk.lists import MANY, PAGE, page_start, pressed
-from desk.words import international, unbroken
-from messages.model import Message
-from replies import inbox
-from replies.model import READ, Reply
-from reports import listings
-from reports.listings import Cursor
+from texting.access.do_not_call import OptedOut, listed
+from texting.access.keys import ApiKey
+from texting.database import clock, db
+from texting.desk import lists
+from texting.desk.auth import blueprint, operator, see
+from texting.desk.do_not_call import add_number, remove_number
+from texting.desk.lists import MANY, PAGE, page_start, pressed
+from texting.desk.words import international, unbroken
+from texting.messages.model import Message
+from texting.replies import inbox
+from texting.replies.model import READ, Reply
+from texting.reports import listings
+from texting.reports.listings import Cursor
 
 
 @blueprint.get("/replies")

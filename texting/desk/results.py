@@ -13,12 +13,12 @@ from functools import cached_property
 
 from flask import session
 
-from access.audit import Action
-from access.keys import ApiKey
-from database import EPOCH, MILLISECOND
-from desk.entries import Entry
-from desk.lists import PAGE
-from messages.decisions import UNDO_WITHIN, decided_at, stay_until
+from texting.access.audit import Action
+from texting.access.keys import ApiKey
+from texting.database import EPOCH, MILLISECOND
+from texting.desk.entries import Entry
+from texting.desk.lists import PAGE
+from texting.messages.decisions import UNDO_WITHIN, decided_at, stay_until
 
 MOST = 2 * (PAGE + 1)
 """The most ids of all results, where each result counts as one more: two pages.

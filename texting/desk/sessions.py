@@ -15,7 +15,7 @@ from flask_wtf.csrf import generate_csrf, validate_csrf
 from werkzeug.exceptions import BadRequest, Forbidden
 from wtforms import ValidationError
 
-from access.sign_ins import SignIn
+from texting.access.sign_ins import SignIn
 
 PREFIX = "/desk"
 

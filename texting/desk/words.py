@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from flask import request
 from markupsafe import Markup, escape
 
-import recipients
-from recipients.hours import written
+from texting import recipients
+from texting.recipients.hours import written
 
 _INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 _TIME = re.compile(r"\b(\d\d?):(\d\d) ([AP])M\b")

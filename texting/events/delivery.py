@@ -11,12 +11,12 @@ from queue import Empty, Queue
 from typing import NamedTuple
 from uuid import UUID
 
-import database
-from carriers import CarrierError
-from carriers.http import Response
-from carriers.webhook import SignedPosts, decoded
-from database import clock, isoformat
-from events.outbox import Event, EventAddress, body_of_test, new_webhook_id
+from texting import database
+from texting.carriers import CarrierError
+from texting.carriers.http import Response
+from texting.carriers.webhook import SignedPosts, decoded
+from texting.database import clock, isoformat
+from texting.events.outbox import Event, EventAddress, body_of_test, new_webhook_id
 
 TIMEOUT = 15  # seconds, from the connection to the status line
 AT_ONCE = 2  # requests to one address

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, Self
 import peewee
 from peewee import SQL, BigAutoField, Case, ForeignKeyField, IntegerField, TextField, UUIDField, fn
 
-import database
-from access.audit import Action, Audit
-from access.keys import ApiKey, ids_of, names_of
-from carriers import urls
-from database import PAST, InstantField, Refused, Table, db, isoformat, locked
-from database.clock import SKEW
+from texting import database
+from texting.access.audit import Action, Audit
+from texting.access.keys import ApiKey, ids_of, names_of
+from texting.carriers import urls
+from texting.database import PAST, InstantField, Refused, Table, db, isoformat, locked
+from texting.database.clock import SKEW
 
 LONGEST_DELAY = timedelta(hours=1.2 * 24)
 """How far ahead the next try of an event can be, see `delivery`."""

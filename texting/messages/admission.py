@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from access.do_not_call import OnDoNotCallList
-from access.keys import ApiKey, Role
-from access.limits import SECOND, Limit, Window, needs, recipient_reached
-from database import EPOCH
-from messages.model import Message, Status
+from texting.access.do_not_call import OnDoNotCallList
+from texting.access.keys import ApiKey, Role
+from texting.access.limits import SECOND, Limit, Window, needs, recipient_reached
+from texting.database import EPOCH
+from texting.messages.model import Message, Status
 
 
 class NewMessage(NamedTuple):

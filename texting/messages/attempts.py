@@ -26,10 +26,10 @@ from peewee import (
     fn,
 )
 
-from carriers import LISTED_WITHIN
-from database import MILLISECOND, PAST, CarrierTextField, InstantField, Table, db
-from database.clock import SKEW
-from messages.model import FURTHEST_AHEAD, Message, first_id
+from texting.carriers import LISTED_WITHIN
+from texting.database import MILLISECOND, PAST, CarrierTextField, InstantField, Table, db
+from texting.database.clock import SKEW
+from texting.messages.model import FURTHEST_AHEAD, Message, first_id
 
 DIED = "its scheduler died before the carrier's answer was recorded"
 

@@ -10,13 +10,21 @@ from uuid import UUID
 
 from peewee import Case, chunked, fn
 
-from access.audit import Action, Audit
-from access.keys import ApiKey, Role
-from access.limits import Limit, lock_numbers
-from carriers.lanes import Lane
-from database import MILLISECOND, PAGE, Refused, clock, db, in_pages
-from messages import waiting
-from messages.model import IS_WAITING, RETRYABLE, WAITING, Message, Status, accepted_to, has_status
+from texting.access.audit import Action, Audit
+from texting.access.keys import ApiKey, Role
+from texting.access.limits import Limit, lock_numbers
+from texting.carriers.lanes import Lane
+from texting.database import MILLISECOND, PAGE, Refused, clock, db, in_pages
+from texting.messages import waiting
+from texting.messages.model import (
+    IS_WAITING,
+    RETRYABLE,
+    WAITING,
+    Message,
+    Status,
+    accepted_to,
+    has_status,
+)
 
 UNDO_WITHIN = timedelta(minutes=1)
 """How long people can undo a decision, if the text still waits."""

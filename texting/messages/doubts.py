@@ -6,10 +6,10 @@ from datetime import datetime
 
 from peewee import Expression
 
-from carriers.lanes import Lane
-from database import FEW, db, lock_texts
-from messages.attempts import DIED, IS_ASKED_ABOUT, IS_UNCLEAR, Attempt, Result
-from messages.model import WAITING, Message, Status, has_status
+from texting.carriers.lanes import Lane
+from texting.database import FEW, db, lock_texts
+from texting.messages.attempts import DIED, IS_ASKED_ABOUT, IS_UNCLEAR, Attempt, Result
+from texting.messages.model import WAITING, Message, Status, has_status
 
 
 def to_ask(carrier: str, now: datetime, limit: int) -> list[Attempt]:

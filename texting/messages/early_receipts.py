@@ -4,8 +4,8 @@ from datetime import datetime, timedelta
 
 from peewee import EXCLUDED, BooleanField, TextField, UUIDField
 
-from carriers import Receipt
-from database import PAST, CarrierTextField, InstantField, Table
+from texting.carriers import Receipt
+from texting.database import PAST, CarrierTextField, InstantField, Table
 
 RECEIPTS_KEPT = timedelta(days=3)
 """How long an unmatched receipt is kept. Most belong to other users of the account.

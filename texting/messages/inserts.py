@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any
 
-from database import db, is_outage
+from texting.database import db, is_outage
 
 log = logging.getLogger("inserts")
 

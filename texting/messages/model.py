@@ -18,10 +18,10 @@ from peewee import (
     UUIDField,
 )
 
-from access.do_not_call import DoNotCallHistory
-from access.keys import ApiKey
-from carriers.lanes import FIRST, Lane
-from database import (
+from texting.access.do_not_call import DoNotCallHistory
+from texting.access.keys import ApiKey
+from texting.carriers.lanes import FIRST, Lane
+from texting.database import (
     EPOCH,
     MILLISECOND,
     PAST,
@@ -33,8 +33,8 @@ from database import (
     isoformat,
     locked,
 )
-from database.clock import SKEW
-from events.outbox import Event, EventAddress
+from texting.database.clock import SKEW
+from texting.events.outbox import Event, EventAddress
 
 SEND_DATE_LASTS = timedelta(hours=1)
 """How long a send_date is obeyed; a later message keeps to business hours."""

@@ -13,13 +13,13 @@ from uuid import UUID
 
 from peewee import ValuesList
 
-from carriers import Receipt, Shown
-from carriers.lanes import FIRST
-from database import db, lock_texts
-from messages import receipts_by_number as by_number
-from messages.attempts import DIED, Attempt, Result
-from messages.early_receipts import RECEIPTS_KEPT, EarlyReceipt
-from messages.model import TAKEN, Message, Status, has_status
+from texting.carriers import Receipt, Shown
+from texting.carriers.lanes import FIRST
+from texting.database import db, lock_texts
+from texting.messages import receipts_by_number as by_number
+from texting.messages.attempts import DIED, Attempt, Result
+from texting.messages.early_receipts import RECEIPTS_KEPT, EarlyReceipt
+from texting.messages.model import TAKEN, Message, Status, has_status
 
 log = logging.getLogger("receipts")
 

@@ -9,10 +9,10 @@ from datetime import datetime
 
 from peewee import ModelSelect, fn
 
-from carriers import Receipt
-from messages.attempts import Attempt, Result
-from messages.early_receipts import RECEIPTS_KEPT, EarlyReceipt
-from messages.model import Message
+from texting.carriers import Receipt
+from texting.messages.attempts import Attempt, Result
+from texting.messages.early_receipts import RECEIPTS_KEPT, EarlyReceipt
+from texting.messages.model import Message
 
 MOST_COPIES = 20
 """How many copies of texts to a number are searched for the one that a receipt is about."""

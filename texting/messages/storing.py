@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 
-from acceptance import decisions
-from acceptance.decisions import Decision, NewMessage, Request
-from acceptance.inserts import Inserts
-from access import do_not_call
-from access.keys import ApiKey
-from access.limits import KeyUse, lock_numbers
-from access.texted_countries import KeyCountry
-from database import db
-from messages.model import Message, accepted_to
+from texting.access import do_not_call
+from texting.access.keys import ApiKey
+from texting.access.limits import KeyUse, lock_numbers
+from texting.access.texted_countries import KeyCountry
+from texting.database import db
+from texting.messages import admission
+from texting.messages.admission import Decision, NewMessage, Request
+from texting.messages.inserts import Inserts
+from texting.messages.model import Message, accepted_to
 
 UNLESS_TAKEN = (
     "ON CONFLICT (key_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
@@ -52,7 +52,7 @@ def insert_all(requests: Sequence[Request]) -> list[Decision]:
     with db.atomic() as transaction:
         while True:
             known = _read(requests)
-            decided = decisions.decide(requests, known)
+            decided = admission.decide(requests, known)
             accepted = [each for each in decided if isinstance(each, NewMessage)]
             if _insert(accepted) == len(accepted) and _count(known):
                 KeyCountry.note({(m.key, m.country): m.created_at for m in accepted})
@@ -78,7 +78,7 @@ def _read(requests):
     keys = ApiKey.select(*columns).where(ApiKey.id.in_({message.key for message in messages}))
     accepted_at = _accepted_to(requests)
     listed = do_not_call.listed({message.to for message in messages})
-    known = decisions.Known(
+    known = admission.Known(
         {k.id: k for k in keys}, {}, listed, {}, Counter(), Counter(), accepted_at
     )
     for request in requests:

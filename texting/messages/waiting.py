@@ -13,11 +13,11 @@ from uuid import UUID
 
 from peewee import SQL, Case, ModelSelect, ModelUpdate, Value
 
-from access.do_not_call import DoNotCall, OptedOut
-from access.keys import ApiKey, rules_of
-from access.rules import LAST
-from database import FEW, MILLISECOND, all_but_broken, is_outage, locked
-from messages.model import IS_SENDABLE, IS_WAITING, WAITING, Message, Status, has_status
+from texting.access.do_not_call import DoNotCall, OptedOut
+from texting.access.keys import ApiKey, rules_of
+from texting.access.rules import LAST
+from texting.database import FEW, MILLISECOND, all_but_broken, is_outage, locked
+from texting.messages.model import IS_SENDABLE, IS_WAITING, WAITING, Message, Status, has_status
 
 UNAPPROVED = "nobody approved it in time"
 

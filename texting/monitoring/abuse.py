@@ -3,7 +3,7 @@
 import logging
 import time
 
-from monitoring import metrics
+from texting.monitoring import metrics
 
 WORDS = {
     "key_limit": "a limit of the key is reached",

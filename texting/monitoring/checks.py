@@ -2,22 +2,20 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-import database
-import recipients
-import settings as environment
-from access.keys import ids_of
-from carriers import REGISTERS, Carrier, CarrierError, configs
-from database import ERRORS, Refused, clock, isoformat
-from database.clock import SKEW
-from monitoring import dead_web, health, notices
-from reports import queue
-from settings import Settings
+from texting import database, recipients
+from texting.access.keys import ids_of
+from texting.carriers import REGISTERS, Carrier, CarrierError, configs
+from texting.database import ERRORS, Refused, clock, isoformat
+from texting.database.clock import SKEW
+from texting.monitoring import dead_web, health, notices
+from texting.reports import queue
+from texting.settings import Settings, exit_with
 
 
 def start(settings: Settings) -> None:
     """End the process, with a line for each problem, if settings do not fit the known countries."""
     if unknown := recipients.unknown_countries(settings.allowed_countries or ()):
-        environment.exit_with(
+        exit_with(
             f"ALLOWED_COUNTRIES: no country with telephone numbers has the ISO 3166 code {unknown}"
         )
 
@@ -30,7 +28,7 @@ def end_with_draft() -> None:
     try:
         database.refuse_draft()
     except Refused as problem:
-        environment.exit_with(str(problem))
+        exit_with(str(problem))
     except ERRORS:
         database.disconnect()
 

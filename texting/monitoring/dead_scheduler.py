@@ -9,15 +9,15 @@ import time
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import database
-from database import clock
-from monitoring import health
-from monitoring.notices import Notice
-from settings import Settings
+from texting import database
+from texting.database import clock
+from texting.monitoring import health
+from texting.monitoring.notices import Notice
+from texting.settings import Settings
 
 LOOK_EVERY = 15  # seconds
 TRY_EVERY = timedelta(minutes=1)
-APP = Path(__file__).parents[1] / "app.py"
+APP = Path(__file__).parents[2] / "app.py"
 
 log = logging.getLogger("notices")
 

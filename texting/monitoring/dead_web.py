@@ -10,9 +10,9 @@ from typing import Self
 
 from peewee import BooleanField, TextField
 
-import database
-from database import PAST, InstantField, Table, clock
-from settings import Settings
+from texting import database
+from texting.database import PAST, InstantField, Table, clock
+from texting.settings import Settings
 
 ASK_EVERY = 60  # seconds
 ANSWERS_WITHIN = 5  # seconds

@@ -7,17 +7,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-import database
-from access.keys import ids_of
-from carriers.configs import telling_receipts
-from carriers.lanes import TESTERS, Lane, Routes
-from database import clock, isoformat
-from monitoring.dead_web import PublicAddress
-from reports import queue
-from reports.arrivals import Arrivals, arrivals
-from sending import claims
-from sending.carrier_state import CarrierState, in_trouble
-from settings import Settings
+from texting import database
+from texting.access.keys import ids_of
+from texting.carriers.configs import telling_receipts
+from texting.carriers.lanes import TESTERS, Lane, Routes
+from texting.database import clock, isoformat
+from texting.monitoring.dead_web import PublicAddress
+from texting.reports import queue
+from texting.reports.arrivals import Arrivals, arrivals
+from texting.sending import claims
+from texting.sending.carrier_state import CarrierState, in_trouble
+from texting.settings import Settings
 
 HOUR = timedelta(hours=1)
 DEAD_AFTER = timedelta(minutes=5)

@@ -17,16 +17,15 @@ from urllib.parse import urlsplit
 
 from peewee import SQL, IntegerField, TextField
 
-import database
-import recipients
-from access.limits import SECOND
-from access.texted_countries import KeyCountry
-from database import EPOCH, PAST, InstantField, Table, clock, isoformat
-from events.outbox import Event
-from monitoring import health
-from replies import inbox
-from reports import queue, usage
-from settings import Settings
+from texting import database, recipients
+from texting.access.limits import SECOND
+from texting.access.texted_countries import KeyCountry
+from texting.database import EPOCH, PAST, InstantField, Table, clock, isoformat
+from texting.events.outbox import Event
+from texting.monitoring import health
+from texting.replies import inbox
+from texting.reports import queue, usage
+from texting.settings import Settings
 
 PROBLEM = "problem "  # begins a problem's subject; its kind and name follow
 WAITING_EVERY = timedelta(minutes=15)  # for texts that await approval, and for replies
@@ -211,7 +210,7 @@ class Address:
     def __init__(self, number: int, url: str, service_name: str):
         import apprise  # here, because it takes time and memory
 
-        from carriers.apprise import keep_from_log
+        from texting.carriers.apprise import keep_from_log
 
         keep_from_log()
         asset = apprise.AppriseAsset(http_redirects=False, service_timeout=0)

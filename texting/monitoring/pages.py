@@ -13,17 +13,16 @@ import flask_swagger_ui
 from flask import Blueprint, Flask, Response, current_app, g, render_template, request, url_for
 from werkzeug.exceptions import NotFound, Unauthorized
 
-import schemas
-from database import EPOCH, clock
-from events.outbox import Event
-from messages import receipts
-from monitoring import health, metrics
-from monitoring.abuse import Abuse
-from replies import opt_outs
-from reports import queue
-from reports.arrivals import Arrivals
-from web import files
-from web.requests import BEARER, bearer_token
+from texting.database import EPOCH, clock
+from texting.events.outbox import Event
+from texting.messages import receipts
+from texting.monitoring import health, metrics
+from texting.monitoring.abuse import Abuse
+from texting.replies import opt_outs
+from texting.reports import queue
+from texting.reports.arrivals import Arrivals
+from texting.web import bodies, files
+from texting.web.requests import BEARER, bearer_token
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -105,7 +104,7 @@ def show_health() -> dict | Response:
         "problems": [*dict.fromkeys(each.kind for each in problems)],
     }
     if "strict" in request.args and told["problems"]:
-        text = schemas.dump_error(
+        text = bodies.dump_error(
             503, "There are problems; flask stats describes them.", told, state.now
         )
         return Response(text, 503, content_type="application/json")

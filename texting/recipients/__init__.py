@@ -25,9 +25,9 @@ from phonenumbers import NumberParseException, PhoneNumber, PhoneNumberFormat, P
 from phonenumbers.phonenumberutil import is_number_type_geographical
 from phonenumbers.tzdata import TIMEZONE_DATA
 
-from recipients import quiet
-from recipients.hours import BusinessHours, Clocks, written
-from recipients.quiet import QuietHours
+from texting.recipients import quiet
+from texting.recipients.hours import BusinessHours, Clocks, written
+from texting.recipients.quiet import QuietHours
 
 zoneinfo.reset_tzpath(to=())
 phonenumbers.enable_pattern_cache()  # 1 MB for all countries; Python's own cache evicts

@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Self
 from zoneinfo import ZoneInfo
 
-from recipients import calendars
-from recipients.quiet import QuietHours
-from recipients.weeks import Week, Window, week
+from texting.recipients import calendars
+from texting.recipients.quiet import QuietHours
+from texting.recipients.weeks import Week, Window, week
 
 HORIZON = 60  # days; holidays never fall on the same weekday more than three weeks in a row
 YEAR = 366  # days

@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from recipients import calendars
-from recipients.weeks import HOLIDAYS, Week, Window, week
+from texting.recipients import calendars
+from texting.recipients.weeks import HOLIDAYS, Week, Window, week
 
 MINUTES_OF_DAY = 1440
 STATES = Path(__file__).parent / "numbering" / "states.txt"

@@ -11,24 +11,24 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
-import carriers
-from acceptance import NewMessage
-from access.do_not_call import OptedOut
-from access.keys import ApiKey
-from access.limits import SECOND, KeyUse, Limit, lock_numbers, needs
-from carriers import LateAnswer, OptOut, Receipt, Shown
-from carriers.alphabets import count_parts
-from carriers.lanes import of_answers
-from database import EPOCH, all_but_broken, db
-from database.clock import SKEW
-from events.outbox import Event
-from messages import receipts
-from messages.attempts import Attempt
-from messages.model import ANSWER_WITHIN, TAKEN, Message, Status, has_status, new_id
-from replies import meaning, opt_outs
-from replies.meaning import Meaning
-from replies.model import PARTS_WITHIN, Reply
-from replies.opt_outs import OptOutMessage
+from texting import carriers
+from texting.access.do_not_call import OptedOut
+from texting.access.keys import ApiKey
+from texting.access.limits import SECOND, KeyUse, Limit, lock_numbers, needs
+from texting.carriers import LateAnswer, OptOut, Receipt, Shown
+from texting.carriers.alphabets import count_parts
+from texting.carriers.lanes import of_answers
+from texting.database import EPOCH, all_but_broken, db
+from texting.database.clock import SKEW
+from texting.events.outbox import Event
+from texting.messages import receipts
+from texting.messages.admission import NewMessage
+from texting.messages.attempts import Attempt
+from texting.messages.model import ANSWER_WITHIN, TAKEN, Message, Status, has_status, new_id
+from texting.replies import meaning, opt_outs
+from texting.replies.meaning import Meaning
+from texting.replies.model import PARTS_WITHIN, Reply
+from texting.replies.opt_outs import OptOutMessage
 
 BELONGS_WITHIN = timedelta(days=30)
 """How long after a message a reply still belongs to it."""

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from peewee import SQL, Tuple, Value, fn
 
-from access.keys import ApiKey, Role
-from access.rules import LAST
-from database import PAGE, db, in_pages
-from replies.model import MAY_BE_NO, READ, URGENCY, WAITS, Reply
-from reports.listings import Cursor
-from reports.matching import look_through, matches
+from texting.access.keys import ApiKey, Role
+from texting.access.rules import LAST
+from texting.database import PAGE, db, in_pages
+from texting.replies.model import MAY_BE_NO, READ, URGENCY, WAITS, Reply
+from texting.reports.listings import Cursor
+from texting.reports.search import look_through, matches
 
 RANKS = (WAITS & MAY_BE_NO, WAITS & SQL("NOT may_be_no"), SQL("(read_at IS NOT NULL OR opted_out)"))
 """The conditions for the ranks in which the desk lists replies, first rank first."""

@@ -8,7 +8,7 @@ from enum import Enum
 
 import regex
 
-from carriers import opt_outs
+from texting.carriers import opt_outs
 
 
 class Meaning(Enum):

@@ -21,10 +21,10 @@ from peewee import (
     chunked,
 )
 
-import recipients
-from access.audit import Action, Audit
-from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply, OptedOut
-from database import (
+from texting import recipients
+from texting.access.audit import Action, Audit
+from texting.access.do_not_call import DoNotCall, DoNotCallHistory, LastReply, OptedOut
+from texting.database import (
     PAGE,
     PAST,
     CarrierTextField,
@@ -34,11 +34,11 @@ from database import (
     db,
     isoformat,
 )
-from events.outbox import Event
-from messages.model import Message
-from replies import meaning
-from replies.meaning import Meaning
-from reports.listings import Cursor
+from texting.events.outbox import Event
+from texting.messages.model import Message
+from texting.replies import meaning
+from texting.replies.meaning import Meaning
+from texting.reports.listings import Cursor
 
 log = logging.getLogger("replies")
 

@@ -5,14 +5,14 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import NamedTuple
 
-import recipients
-from access.do_not_call import LastReply, OptedOut
-from carriers import OptOut
-from database import PAST, CarrierTextField, InstantField, Table, db
-from messages import waiting
-from messages.early_receipts import RECEIPTS_KEPT
-from messages.model import Message
-from replies.model import put_on_list
+from texting import recipients
+from texting.access.do_not_call import LastReply, OptedOut
+from texting.carriers import OptOut
+from texting.database import PAST, CarrierTextField, InstantField, Table, db
+from texting.messages import waiting
+from texting.messages.early_receipts import RECEIPTS_KEPT
+from texting.messages.model import Message
+from texting.replies.model import put_on_list
 
 log = logging.getLogger("replies")
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from peewee import SQL, fn
 
-from messages.model import TAKEN, Message, Status, has_status
+from texting.messages.model import TAKEN, Message, Status, has_status
 
 HOUR = timedelta(hours=1)
 HEARD_WITHIN = timedelta(minutes=10)

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from peewee import SQL, Select, Tuple, Value, fn
 
-from access.keys import ApiKey, Role
-from database import EPOCH, MILLISECOND, Refused, db, in_pages
-from messages import model
-from messages.model import Message, Status, first_id, has_status
-from reports.matching import look_through, matches
-from reports.queue import UNFINISHED
+from texting.access.keys import ApiKey, Role
+from texting.database import EPOCH, MILLISECOND, Refused, db, in_pages
+from texting.messages import model
+from texting.messages.model import Message, Status, first_id, has_status
+from texting.reports.queue import UNFINISHED
+from texting.reports.search import look_through, matches
 
 AWAITS_OPERATOR = [model.AWAITS_APPROVAL & has_status(status) for status in model.WAITING]
 """What waits for an operator's approval; an index serves each condition."""

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from peewee import SQL, Case, Select, ValuesList, fn
 
-from access.keys import ApiKey
-from database import InstantField, db
-from events.outbox import FEWEST_TRIES, Event, EventAddress
-from messages import model
-from messages.attempts import IS_UNDER_WAY, Attempt
-from messages.model import Message, Status, has_status
+from texting.access.keys import ApiKey
+from texting.database import InstantField, db
+from texting.events.outbox import FEWEST_TRIES, Event, EventAddress
+from texting.messages import model
+from texting.messages.attempts import IS_UNDER_WAY, Attempt
+from texting.messages.model import Message, Status, has_status
 
 HOUR = timedelta(hours=1)
 

@@ -7,7 +7,7 @@ from operator import and_, or_
 
 from peewee import Expression, Field, Model, ModelSelect
 
-from database import db
+from texting.database import db
 
 LOOKED_THROUGH = 10_000
 """How many rows one page of a search looks through; the next page looks through older ones."""

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from peewee import SQL, fn
 
-from access.keys import MAY_SEND, ApiKey
-from access.limits import SECOND, UNITS, KeyUse, Limit
-from database import EPOCH, db
-from messages.model import Message, Status, first_id, has_status
-from reports.listings import chosen_keys
+from texting.access.keys import MAY_SEND, ApiKey
+from texting.access.limits import SECOND, UNITS, KeyUse, Limit
+from texting.database import EPOCH, db
+from texting.messages.model import Message, Status, first_id, has_status
+from texting.reports.listings import chosen_keys
 
 USED = (Status.SENT, Status.DELIVERED, Status.UNDELIVERED, Status.FAILED)
 """The statuses that count as use."""

@@ -25,8 +25,8 @@ from peewee import (
     fn,
 )
 
-from database import EPOCH, PAST, CarrierTextField, InstantField, Table, db
-from database.clock import SKEW
+from texting.database import EPOCH, PAST, CarrierTextField, InstantField, Table, db
+from texting.database.clock import SKEW
 
 MICROSECOND = timedelta(microseconds=1)
 

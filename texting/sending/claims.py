@@ -14,11 +14,11 @@ from random import sample
 from typing import NamedTuple
 from uuid import UUID
 
-from access.keys import ApiKey, ids_of
-from carriers.lanes import Lane, Routes, is_of_answers
-from database import db
-from messages.model import IS_SENDABLE, Message, Status
-from sending.carrier_state import known_to_others
+from texting.access.keys import ApiKey, ids_of
+from texting.carriers.lanes import Lane, Routes, is_of_answers
+from texting.database import db
+from texting.messages.model import IS_SENDABLE, Message, Status
+from texting.sending.carrier_state import known_to_others
 
 SENDABLE = "status IN ('queued') AND approved"
 """The condition that a message may be sent, word for word as in its index."""

@@ -14,12 +14,12 @@ from datetime import datetime, timedelta
 
 from peewee import IntegerField, UUIDField
 
-from database import PAST, InstantField, Table, all_but_broken, db, is_outage
-from messages.attempts import Attempt
-from messages.model import Message
-from messages.waiting import SET_ASIDE
-from sending.carrier_state import CarrierState
-from sending.runtime import Clock
+from texting.database import PAST, InstantField, Table, all_but_broken, db, is_outage
+from texting.messages.attempts import Attempt
+from texting.messages.model import Message
+from texting.messages.waiting import SET_ASIDE
+from texting.sending.carrier_state import CarrierState
+from texting.sending.runtime import Clock
 
 BEAT_EVERY = 3  # seconds
 FRESH = 10  # seconds after a beat during which texts may be given to carriers

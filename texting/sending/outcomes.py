@@ -7,12 +7,12 @@ import random
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self
 
-import recipients
-from access.rules import KeyRules, Rules
-from carriers import LISTED_WITHIN, Carrier, CarrierError
-from messages.model import WAITING, Message, Status
-from recipients import Recipient
-from recipients.hours import BusinessHours, NeverOpens
+from texting import recipients
+from texting.access.rules import KeyRules, Rules
+from texting.carriers import LISTED_WITHIN, Carrier, CarrierError
+from texting.messages.model import WAITING, Message, Status
+from texting.recipients import Recipient
+from texting.recipients.hours import BusinessHours, NeverOpens
 
 LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES amount to
 MOST_DEATHS = 3  # of schedulers while they had a text

@@ -7,20 +7,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from carriers import Carrier, CarrierError, IncomingText, News, OptOut, TooFast
-from carriers.lanes import Lane, Routes
-from database import all_but_broken, db, passed_over
-from messages import doubts, receipts
-from messages.attempts import DIED, Attempt, Result, was_refused
-from messages.model import WAITING, Message, Status
-from messages.waiting import SET_ASIDE, set_aside
-from replies import inbound, opt_outs
-from replies.inbound import ReplyRules
-from sending import outcomes
-from sending.carrier_state import CarrierState
-from sending.outcomes import Outcome, Terms
-from sending.sends import Answer, NotSent, Send
-from sending.watch import CarrierWatch
+from texting.carriers import Carrier, CarrierError, IncomingText, News, OptOut, TooFast
+from texting.carriers.lanes import Lane, Routes
+from texting.database import all_but_broken, db, passed_over
+from texting.messages import doubts, receipts
+from texting.messages.attempts import DIED, Attempt, Result, was_refused
+from texting.messages.model import WAITING, Message, Status
+from texting.messages.waiting import SET_ASIDE, set_aside
+from texting.replies import inbound, opt_outs
+from texting.replies.inbound import ReplyRules
+from texting.sending import outcomes
+from texting.sending.carrier_state import CarrierState
+from texting.sending.outcomes import Outcome, Terms
+from texting.sending.sends import Answer, NotSent, Send
+from texting.sending.watch import CarrierWatch
 
 LISTED_EVERY = timedelta(minutes=5)  # the list of incoming texts is read
 LATE_IN_LIST = timedelta(minutes=5)  # how late a text may be listed, by clocks that differ

@@ -11,11 +11,11 @@ from typing import Self
 
 from peewee import SQL, IntegerField
 
-from access.audit import Action, Audit
-from database import PAGE, PAST, InstantField, Table, all_but_broken, db, isoformat
-from messages.model import FINISHED, HAS_ENDED, Message, has_status
-from replies.model import Reply
-from settings import Settings
+from texting.access.audit import Action, Audit
+from texting.database import PAGE, PAST, InstantField, Table, all_but_broken, db, isoformat
+from texting.messages.model import FINISHED, HAS_ENDED, Message, has_status
+from texting.replies.model import Reply
+from texting.settings import Settings
 
 EVERY = timedelta(minutes=1)  # between looks once everything old is gone
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from queue import Empty, Queue, SimpleQueue
 from typing import Any, NamedTuple
 
-from database import clock
+from texting.database import clock
 
 TICK = 0.2  # seconds, since a signal does not end a sleep
 

@@ -12,28 +12,28 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from itertools import chain
 
-from access import do_not_call
-from access.keys import ApiKey, names_of, rules_of
-from access.rules import KeyRules
-from carriers import Carrier
-from carriers.lanes import TESTERS, Lane, Routes
-from database import all_but_broken, db, is_outage
-from messages import doubts, receipts
-from messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
-from messages.model import WAITING, Message, Status
-from messages.waiting import set_aside
-from replies.inbound import ReplyRules
-from sending import outcomes
-from sending.carrier_state import CarrierState, Permission
-from sending.claims import Turns, claim_these
-from sending.heartbeats import Pulse
-from sending.outcomes import Outcome, Terms
-from sending.rate import Rate
-from sending.recorder import NewsRecorder, Recorder, take_back
-from sending.runtime import TICK, Ended, Runtime, Stop
-from sending.sends import Send, Sends
-from sending.watch import CarrierWatch
-from settings import Settings
+from texting.access import do_not_call
+from texting.access.keys import ApiKey, names_of, rules_of
+from texting.access.rules import KeyRules
+from texting.carriers import Carrier
+from texting.carriers.lanes import TESTERS, Lane, Routes
+from texting.database import all_but_broken, db, is_outage
+from texting.messages import doubts, receipts
+from texting.messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
+from texting.messages.model import WAITING, Message, Status
+from texting.messages.waiting import set_aside
+from texting.replies.inbound import ReplyRules
+from texting.sending import outcomes
+from texting.sending.carrier_state import CarrierState, Permission
+from texting.sending.claims import Turns, claim_these
+from texting.sending.heartbeats import Pulse
+from texting.sending.outcomes import Outcome, Terms
+from texting.sending.rate import Rate
+from texting.sending.recorder import NewsRecorder, Recorder, take_back
+from texting.sending.runtime import TICK, Ended, Runtime, Stop
+from texting.sending.sends import Send, Sends
+from texting.sending.watch import CarrierWatch
+from texting.settings import Settings
 
 LOOK_EVERY = 1  # seconds for which, while texts are under way, keys and lanes are not read anew
 CLOCKS_DIFFER = timedelta(days=1)  # at most, a carrier's and this machine's

@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from carriers import Carrier, CarrierError
-from messages.model import Message
-from sending import outcomes
-from sending.heartbeats import Pulse
-from sending.outcomes import Outcome, Terms
-from sending.runtime import Ended, Runtime, Stop
+from texting.carriers import Carrier, CarrierError
+from texting.messages.model import Message
+from texting.sending import outcomes
+from texting.sending.heartbeats import Pulse
+from texting.sending.outcomes import Outcome, Terms
+from texting.sending.runtime import Ended, Runtime, Stop
 
 SHORTEST_VALIDITY = 60  # seconds that a carrier is given to deliver a text
 LONGEST_CONNECTING = 1  # seconds of connecting after which a text is judged again

@@ -4,12 +4,12 @@ import logging
 from datetime import datetime
 from typing import Any
 
-from carriers import CarrierError
-from database import db
-from sending.carrier_state import CarrierState, Permission, in_trouble, state_of
-from sending.rate import Rate, Share
-from sending.runtime import TICK
-from sending.sends import Answer, NotSent, Send, Sends
+from texting.carriers import CarrierError
+from texting.database import db
+from texting.sending.carrier_state import CarrierState, Permission, in_trouble, state_of
+from texting.sending.rate import Rate, Share
+from texting.sending.runtime import TICK
+from texting.sending.sends import Answer, NotSent, Send, Sends
 
 SHORT_PAUSE = 10  # seconds: a single pass waits for no longer pause of a carrier
 

@@ -5,11 +5,11 @@ from contextlib import suppress
 
 from flask import Flask, Response, abort, current_app, request
 
-from carriers import Callback, NotGenuine
-from database import clock
-from replies import inbound
-from replies.inbound import ReplyRules
-from web.requests import read_body
+from texting.carriers import Callback, NotGenuine
+from texting.database import clock
+from texting.replies import inbound
+from texting.replies.inbound import ReplyRules
+from texting.web.requests import read_body
 
 PREFIX = "/carriers/"
 ADDRESS = re.compile(PREFIX + "([A-Za-z0-9-]{1,64})/(status|inbound)")

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from flask import Flask, Response, current_app, g, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
-import database
-import schemas
-from database import clock
+from texting import database
+from texting.database import clock
+from texting.web import bodies
 
 log = logging.getLogger("web")
 
@@ -26,14 +26,19 @@ NOT_HERE = (
 )
 
 
-def register(app: Flask, error_page: Callable[[int, str, Response], Response | None]) -> None:
+def register(
+    app: Flask,
+    fields: frozenset[str],
+    error_page: Callable[[int, str, Response], Response | None],
+) -> None:
     """Render every error of an application.
 
-    `error_page` returns the page that people see in place of the body; None for programs.
+    `fields` are those of a request that the log may name. `error_page` returns the page that
+    people see in place of the body; None for programs.
     """
-    app.extensions["error_page"] = error_page
+    app.extensions["fields"], app.extensions["error_page"] = fields, error_page
     app.register_error_handler(HTTPException, http_error)
-    app.register_error_handler(schemas.BadRequest, bad_request)
+    app.register_error_handler(bodies.BadRequest, bad_request)
     for kind in database.ERRORS:
         app.register_error_handler(kind, database_error)
     app.register_error_handler(Exception, unexpected_error)
@@ -64,7 +69,7 @@ def render_error(
         return response
     if page:
         return page
-    response.set_data(schemas.dump_error(status, words, details or {}, clock.now()))
+    response.set_data(bodies.dump_error(status, words, details or {}, clock.now()))
     response.content_type = "application/json"
     return response
 
@@ -79,9 +84,10 @@ def http_error(error: HTTPException) -> Response:
     return render_error(error.code, words, details, error.get_response())
 
 
-def bad_request(error: schemas.BadRequest) -> Response:
+def bad_request(error: bodies.BadRequest) -> Response:
     """Render all problems of a request; keep their fields for the log."""
-    g.fields = schemas.fields_in(error.problems)
+    named = {problem.partition(":")[0] for problem in error.problems}
+    g.fields = sorted(named & current_app.extensions["fields"])
     return render_error(400, "The request is not valid.", {"validationErrors": error.problems})
 
 

@@ -12,8 +12,8 @@ from werkzeug.exceptions import MethodNotAllowed
 from werkzeug.routing import RequestRedirect
 from werkzeug.wsgi import get_host
 
-import database
-from schemas import BadRequest
+from texting import database
+from texting.web.bodies import BadRequest
 
 MAX_BODY = 64 * 1024  # bytes
 TOO_LARGE = f"The body has more than {MAX_BODY // 1024} KiB."

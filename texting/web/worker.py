@@ -22,10 +22,10 @@ from gunicorn.workers.ggevent import GeventWorker
 from werkzeug import exceptions
 from werkzeug.test import create_environ, run_wsgi_app
 
-import logs
-import settings as environment
-from schemas import BadRequest
-from web.requests import MAX_BODY, REFUSED
+from texting import logs
+from texting.settings import VERSION, load_or_exit
+from texting.web.bodies import BadRequest
+from texting.web.requests import MAX_BODY, REFUSED
 
 MAX_HEAD = 16 * 1024  # bytes of the line and the fields of a request
 BODY_TIMEOUT = 10  # seconds for a body to arrive
@@ -182,5 +182,5 @@ class Log(Logger):
         super().setup(cfg)
         for handler in self.error_log.handlers:
             handler.addFilter(without_request)
-            handler.setFormatter(logs.formatter(environment.load_or_exit().log_format))
-        self.info("Text Message Sending Service %s", environment.VERSION)
+            handler.setFormatter(logs.formatter(load_or_exit().log_format))
+        self.info("Text Message Sending Service %s", VERSION)

@@ -1,11 +1,11 @@
 """An SMPP peer, and carriers connected to it."""
 
 import pytest
+
 from smpp_peer import delivery
 from smpp_texts import received
-
-import carriers
-from carriers import smpp, smpp_session
+from texting import carriers
+from texting.carriers import smpp, smpp_session
 
 
 @pytest.fixture(autouse=True)

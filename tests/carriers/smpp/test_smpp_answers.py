@@ -1,6 +1,8 @@
 """What each answer of an SMPP peer means for the text."""
 
 import pytest
+
+from carrier_errors import error_of, meaning, refused, send
 from smpp_peer import HANG_UP, SILENCE
 from smpp_texts import (
     BIND_FAILED,
@@ -11,9 +13,7 @@ from smpp_texts import (
     THROTTLED,
     outcomes,
 )
-
-from carrier_errors import error_of, meaning, refused, send
-from carriers import TooFast
+from texting.carriers import TooFast
 
 
 def test_a_yes_with_optional_parameters_or_without_an_id_is_a_yes(peer, carrier):

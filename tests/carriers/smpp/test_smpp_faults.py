@@ -6,13 +6,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
 import smpp_peer
+from carrier_errors import TEXT, error_of, meaning, refused, send
+from running import wait_until
 from smpp_peer import HANG_UP, SILENCE, pdu
 from smpp_texts import INVALID_NUMBER, SYSTEM_ERROR, outcomes
-
-from carrier_errors import TEXT, error_of, meaning, refused, send
-from carriers import smpp_session
-from running import wait_until
+from texting.carriers import smpp_session
 
 SUBMITTED = smpp_peer.SUBMIT_SM | smpp_peer.RESPONSE
 

@@ -5,11 +5,11 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from smpp_peer import delivery
-from smpp_texts import answers_to, received
 
 from carrier_errors import NUMBER
-from carriers import IncomingText, Part, deliveries, pdus
+from smpp_peer import delivery
+from smpp_texts import answers_to, received
+from texting.carriers import IncomingText, Part, deliveries, pdus
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,13 @@
 import struct
 
 import pytest
+
 import smpp_peer
+from carrier_errors import NUMBER, send
+from running import wait_until
 from smpp_peer import delivery, pdu
 from smpp_texts import answers_to, received
-
-from carrier_errors import NUMBER, send
-from carriers import IncomingText, Part, Receipt
-from running import wait_until
+from texting.carriers import IncomingText, Part, Receipt
 
 RECEIPT = (
     b"id:%s sub:001 dlvrd:001 submit date:2611211200 done date:2611211201 stat:%s err:%s text:x"

@@ -5,14 +5,14 @@ import threading
 import time
 
 import pytest
-from smpp_peer import BIND_TRANSCEIVER, BIND_TRANSMITTER, HANG_UP
-from smpp_texts import outcomes
 
-import carriers
 from carrier_errors import SECRETS, meaning, refused, send
-from carriers import smpp_session
 from phone import show
 from running import wait_until
+from smpp_peer import BIND_TRANSCEIVER, BIND_TRANSMITTER, HANG_UP
+from smpp_texts import outcomes
+from texting import carriers
+from texting.carriers import smpp_session
 
 
 def test_a_text_goes_out_as_a_submit_sm_with_all_its_fields(peer, carrier):

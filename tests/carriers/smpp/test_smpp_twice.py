@@ -4,13 +4,13 @@ import time
 from contextlib import suppress
 
 import pytest
+
 import smpp_peer
+from carrier_errors import MESSAGE_ID, NUMBER, meaning, refused, send
+from running import wait_until
 from smpp_peer import SILENCE, delivery, pdu
 from smpp_texts import BIND_FAILED, SYSTEM_ERROR, answers_to, received
-
-from carrier_errors import MESSAGE_ID, NUMBER, meaning, refused, send
-from carriers import CarrierError, IncomingText, LateAnswer, Receipt, smpp, smpp_session
-from running import wait_until
+from texting.carriers import CarrierError, IncomingText, LateAnswer, Receipt, smpp, smpp_session
 
 RECEIPT = b"id:%d stat:DELIVRD"
 

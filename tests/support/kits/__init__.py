@@ -13,9 +13,9 @@ from importlib import import_module
 
 from hypothesis.strategies import SearchStrategy
 
-import carriers
 from carrier_servers import Answer, CarrierServer, served
-from carriers import Callback, Carrier, IncomingText, OptOut
+from texting import carriers
+from texting.carriers import Callback, Carrier, IncomingText, OptOut
 
 PUBLIC_URL = "https://sms.example.com/staging"
 NUMBER = "+12125550123"
@@ -105,7 +105,7 @@ def found() -> dict[str, Kit]:
 
 def missing() -> list[str]:
     """Return the files that carriers lack."""
-    return [f"tests/carriers/kits/{name}.py is missing" for name in sorted({*CLASSES} - {*KITS})]
+    return [f"tests/support/kits/{name}.py is missing" for name in sorted({*CLASSES} - {*KITS})]
 
 
 def connected(name: str, options: str = "") -> Carrier:

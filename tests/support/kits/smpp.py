@@ -1,8 +1,7 @@
 """SMPP; its peer is in `smpp_peer.py`."""
 
-from smpp_peer import SmppPeer
-
 from kits import Kit
+from smpp_peer import SmppPeer
 
 URL = "smpp://user:s3cret@127.0.0.1/15005550006"
 

@@ -8,8 +8,8 @@ import time
 from hypothesis import strategies as st
 
 from carrier_servers import Answer, CarrierServer
-from carriers import Callback
 from kits import NUMBER, PUBLIC_URL, REFERENCE, Callbacks, Kit
+from texting.carriers import Callback
 
 URL = "smsgate://user:s3cret@sms.example.com/3rdparty/v1"
 KEY = "signing k3y"

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import strategies as st
 
 from carrier_servers import Answer, CarrierServer
-from carriers import Callback
 from kits import NUMBER, PUBLIC_URL, REFERENCE, Callbacks, Kit
+from texting.carriers import Callback
 
 OURS, ANOTHERS = (Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in (1, 2))
 PUBLIC_KEY = base64.b64encode(OURS.public_key().public_bytes_raw()).decode()

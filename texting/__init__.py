@@ -1,0 +1,1 @@
+"""The service, package by package; docs/contributing.md says what each one keeps."""
