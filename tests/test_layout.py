@@ -107,9 +107,7 @@ def test_imports_within_the_package_run_one_way(path):
 
 def test_the_package_imports_nothing_of_the_root():
     root = MODULES | {"migrations", "tests", "benchmarks", "bin"}
-    assert {path: first_words(imported(path)) & root for path in IN_PACKAGE} == dict.fromkeys(
-        IN_PACKAGE, set()
-    )
+    assert [path for path in IN_PACKAGE if first_words(imported(path)) & root] == []
 
 
 @pytest.mark.parametrize("path", AT_ROOT, ids=lambda path: path.name)
