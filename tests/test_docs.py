@@ -45,7 +45,8 @@ OPTIONAL = {  # without a default
     *("HELP_REPLY", "METRICS_TOKEN", "NOTIFY_URL", "QUIET_HOURS", "QUIET_HOURS_FILE", "SEND_RATE"),
     "STOP_REPLY",
 }
-PAGES["NUMBERING"] = (ROOT / "texting/recipients/numbering/README.md").read_text()
+NUMBERING = "texting/recipients/numbering/README.md"
+PAGES[NUMBERING] = (ROOT / NUMBERING).read_text()
 EXCHANGES = [  # a request as a curl line, and the answer that follows it
     pytest.param(*blocks, id=page)
     for page, text in PAGES.items()

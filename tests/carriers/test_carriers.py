@@ -489,7 +489,7 @@ APPRISES = {
 
 @pytest.mark.parametrize("scheme", sorted(APPRISES & {*carriers.OWN}))
 def test_a_scheme_that_apprise_has_too_still_takes_its_form(scheme):
-    name = carriers.OWN[scheme].partition(":")[0].removeprefix("carriers.")
+    name = carriers.OWN[scheme].partition(":")[0].rpartition(".")[2]
     url = f"{scheme}:{KITS[name].url.partition(':')[2]}/{{to}}"
     carrier = connect(url)
     foreign = CLASSES[name].leaves_to_apprise

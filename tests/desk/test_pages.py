@@ -35,7 +35,7 @@ def test_the_style_sheet_is_there_for_all(client):
         with client.get(f"/desk/static/{name}") as response:
             assert response.status_code == 200
             assert "Set-Cookie" not in response.headers
-    assert client.get("/desk/static/../door.py").status_code == 404
+    assert client.get("/desk/static/../auth.py").status_code == 404
 
 
 # Errors

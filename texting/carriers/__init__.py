@@ -366,9 +366,7 @@ def classes() -> dict[str, type[Carrier]]:
     """Return the class of each carrier, by the name of its module; this imports all of them."""
     found = {}
     for place in (*OWN.values(), APPRISE):
-        found[place.partition(":")[0].removeprefix("texting.carriers.")] = pkgutil.resolve_name(
-            place
-        )
+        found[place.partition(":")[0].rpartition(".")[2]] = pkgutil.resolve_name(place)
     return found
 
 
