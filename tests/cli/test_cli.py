@@ -6,7 +6,6 @@ import shlex
 from datetime import timedelta
 from pathlib import Path
 
-import cli.base
 import click
 import pytest
 
@@ -15,6 +14,7 @@ from stored_messages import FAKE, store, store_history
 from texting import database
 from texting.access.do_not_call import OptedOut
 from texting.carriers import OptOut, Receipt
+from texting.cli import base
 from texting.messages import receipts
 from texting.messages.model import FINISHED, Status
 from texting.replies import opt_outs
@@ -124,7 +124,7 @@ def test_a_file_that_fails_is_reported_in_one_line(error, refused, monkeypatch):
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(cli.base, "table", fail)
+    monkeypatch.setattr(base, "table", fail)
     assert refused("keys", "list") == f"Error: {error.strerror}"
 
 

@@ -5,7 +5,6 @@ import os
 import tempfile
 from pathlib import Path
 
-import cli.dnc
 import pytest
 
 from app import create_app
@@ -18,6 +17,7 @@ from texting.access.do_not_call import LISTS, DoNotCall, DoNotCallHistory, Opted
 from texting.access.keys import ApiKey
 from texting.access.rules import CHECKS
 from texting.carriers import OptOut
+from texting.cli import dnc
 from texting.database import clock
 from texting.replies import opt_outs
 
@@ -298,7 +298,7 @@ def test_a_dash_imports_standard_input(run):
 
 
 def test_more_than_a_batch_is_imported_and_repeats_are_counted_once(import_file, monkeypatch):
-    monkeypatch.setattr(cli.dnc, "BATCH", 10)
+    monkeypatch.setattr(dnc, "BATCH", 10)
     numbers = [f"+1212555{n:04}" for n in range(100, 135)]
     DoNotCall.add(numbers[:3], clock.now(), "operator")
     body = "\n".join(numbers * 2).encode()

@@ -59,7 +59,8 @@ def test_every_country_works_again_after_its_longest_holidays():
 
 def test_the_package_of_holidays_is_loaded_only_when_needed():
     code = (
-        "import datetime, sys; from recipients import calendars; day = datetime.date(2026, 1, 1); "
+        "import datetime, sys; from texting.recipients import calendars; "
+        "day = datetime.date(2026, 1, 1); "
         "calendars.is_workday('US', day); print('holidays' in sys.modules); "
         "calendars.is_holiday('US', day); print('holidays' in sys.modules, 'babel' in sys.modules)"
     )

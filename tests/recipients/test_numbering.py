@@ -20,7 +20,7 @@ from samples import HOUR, daily
 from texting import recipients
 from texting.recipients.numbering import make_zones
 
-NUMBERING = ROOT / "recipients/numbering"
+NUMBERING = ROOT / "texting/recipients/numbering"
 SEASONS = [datetime(2026, month, 15, 12, tzinfo=UTC) for month in (1, 4, 7, 10)]
 ALWAYS = daily(0, 1440)
 

@@ -3,7 +3,6 @@
 import time
 
 import pytest
-import sending.retention
 
 from databases import on_both
 from fake_carrier import FakeCarrier
@@ -20,7 +19,7 @@ from texting.messages.model import Message, Status
 from texting.messages.receipts import EarlyReceipt
 from texting.replies import inbound
 from texting.replies.model import Reply
-from texting.sending import recorder
+from texting.sending import recorder, retention
 from texting.sending.carrier_state import CarrierState
 from texting.sending.heartbeats import Heartbeat
 from texting.sending.runtime import Clock
@@ -38,7 +37,7 @@ OLD = TUESDAY_NOON - 9 * DAY
 def small_batches(monkeypatch):
     for name in ("texting.database.tables.FEW", "texting.messages.waiting.FEW", "database.FEW"):
         monkeypatch.setattr(name, FEW)
-    monkeypatch.setattr(sending.retention, "PAGE", FEW)
+    monkeypatch.setattr(retention, "PAGE", FEW)
     monkeypatch.setattr("texting.replies.model.PAGE", FEW)
     monkeypatch.setattr(inbound, "SETTLED_AT_ONCE", FEW)
     monkeypatch.setattr(recorder, "RECORDED_AT_ONCE", FEW)
