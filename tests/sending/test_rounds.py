@@ -35,7 +35,11 @@ OLD = TUESDAY_NOON - 9 * DAY
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    for name in ("texting.database.tables.FEW", "texting.messages.waiting.FEW", "database.FEW"):
+    for name in (
+        "texting.database.tables.FEW",
+        "texting.messages.waiting.FEW",
+        "texting.database.FEW",
+    ):
         monkeypatch.setattr(name, FEW)
     monkeypatch.setattr(retention, "PAGE", FEW)
     monkeypatch.setattr("texting.replies.model.PAGE", FEW)
