@@ -52,7 +52,7 @@ def test_the_web_writes_json_from_its_first_line_to_its_last(serve, database_url
     ],
 )
 def test_a_message_of_python_itself_is_one_line_of_json(code, name, start):
-    begin = "import logs, threading, warnings; logs.start('INFO', 'JSON'); "
+    begin = "import threading, warnings; from texting import logs; logs.start('INFO', 'JSON'); "
     process = start("python", "-c", begin + code)
     process.wait()
     (line,) = lines_in(process)
@@ -60,7 +60,8 @@ def test_a_message_of_python_itself_is_one_line_of_json(code, name, start):
 
 
 MANY_THREADS = """
-import logging, logs, threading
+import logging, threading
+from texting import logs
 logs.start('INFO', 'JSON')
 write = lambda: [logging.info("%s", "x" * 300) for _ in range(100)]
 threads = [threading.Thread(target=write) for _ in range(8)]
@@ -77,7 +78,7 @@ def test_lines_of_many_threads_are_whole_and_complete(start):
 
 def test_invalid_settings_are_reported_in_json_too(start):
     bad = {"LOG_FORMAT": "json", "MAX_RETRIES": "many", "LOG_LEVEL": "loud"}
-    process = start("python", "-c", "import settings; settings.load_or_exit()", **bad)
+    process = start("python", "-c", "from texting import settings; settings.load_or_exit()", **bad)
     assert process.wait() == 1
     said = [line["message"].partition(":")[0] for line in lines_in(process)]
     assert said == ["MAX_RETRIES", "LOG_LEVEL"]
