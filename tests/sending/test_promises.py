@@ -473,7 +473,7 @@ SCENES = (
     *("doubt_beside_equal", "life_after_death", "late_no", "late_thread", "cancelled_in_doubt"),
     *("send_date_at_night", "early_receipt", "late_in_list", "fast_clock"),
     *("claim_unheard", "burst_of_receipts", "many_at_once", "rate", "second_thoughts"),
-    *("slow_connection", "claim_heard_late", "judged_long_ago"),
+    *("slow_connection", "claim_heard_late", "judged_long_ago", "doubt_after_equal"),
 )
 
 
@@ -519,6 +519,7 @@ class Promises(RuleBasedStateMachine):
         self.beats = {}  # by the sender, how often it has beaten, and when last
         self.every = None  # seconds between passes; None for single ones
         self.are_many, self.people, self.set_at = False, {}, -math.inf
+        self.scene = None  # to begin with; None for any
         self.restart()
 
     def restart(self):
@@ -555,7 +556,7 @@ class Promises(RuleBasedStateMachine):
     )
     def begin(self, scene, fate, every, **order):
         """Begin within a scene that chance alone would seldom come to."""
-        getattr(self, scene)(fate)
+        getattr(self, self.scene or scene)(fate)
         self.every = self.every or every
         self.store(**order)
 
@@ -1361,12 +1362,13 @@ def hold_promises(settings, monkeypatch):
         help_reply="Ask us.",
     )
 
-    def hold(askable, how, *others, account=None):
-        take_over = scheduling.take_over
+    take_over = scheduling.take_over
 
+    def hold(askable, how, *others, account=None, scene=None):
         def machine():
             players = clock, faulty, simulator
             promises = Promises(settings, *players, askable, *others, account=account)
+            promises.scene = scene
             watched = partial(promises.take_over, take_over)
             monkeypatch.setattr(scheduling, "take_over", watched)
             chance = Random(1)  # the order of ids is the same when it is repeated
@@ -1383,6 +1385,15 @@ def hold_promises(settings, monkeypatch):
 @pytest.mark.parametrize("askable", [True, False, KEEPS, TELLS])
 def test_the_promises_hold_whatever_happens(hold_promises, askable):
     hold_promises(askable, often)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_promises_hold_in_each_scene(hold_promises, scene):
+    """Play each scene by its name, so that none is left to chance."""
+    how = hypothesis_settings(often, max_examples=1)
+    for askable in (True, False, KEEPS, TELLS):
+        hold_promises(askable, how, scene=scene)
 
 
 BOTH = [(True, True), (True, False), (False, True), (False, False), (KEEPS, False), (TELLS, KEEPS)]
