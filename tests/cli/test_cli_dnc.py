@@ -9,7 +9,7 @@ import pytest
 
 from app import create_app
 from databases import on_both, on_sqlite
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import key_named
 from texting.access import do_not_call
 from texting.access.audit import Audit
@@ -192,6 +192,15 @@ def test_the_first_column_is_imported_and_what_is_skipped_is_told(encoding, line
 def test_nothing_is_guessed_in_odd_files(body, summary, status, import_file):
     """Only a first line without a digit, a heading, may be skipped with status 0."""
     assert import_file(body, status=status)[0] == summary
+
+
+def test_a_start_that_is_older_than_an_imported_opt_out_undoes_nothing(import_file):
+    import_file(NEW_YORK.encode(), "--opted-out")
+    for age, is_left in ((HOUR, True), (-HOUR / 60, False)):
+        now = clock.now() + HOUR
+        start = OptOut(NEW_YORK, False, "reply", at=clock.now() - age)
+        opt_outs.record_opt_out(start, now, "asked")
+        assert OptedOut.lists(NEW_YORK) == is_left
 
 
 def test_national_numbers_are_imported_with_a_region(import_file):
