@@ -269,6 +269,9 @@ def test_the_units_begin_again_for_ever_and_keep_their_files_private(unit):
     assert service["UMask"] == "0077"
     assert (service["NoNewPrivileges"], service["ProtectSystem"]) == ("yes", "strict")
     assert service["PrivateTmp"] == "yes"  # there are gunicorn's and the metrics' files
+    # No capability, and no calls but those of a service
+    assert service["CapabilityBoundingSet"] == ""
+    assert {"AF_INET", "AF_INET6", "AF_UNIX"} == {*service["RestrictAddressFamilies"].split()}
     # The one place that its user can write
     assert f"DATABASE_URL=sqlite:////var/lib/{service['StateDirectory']}/" in INSTALLED
     assert f"git clone REPOSITORY {service['WorkingDirectory']}\n" in INSTALLED

@@ -124,7 +124,7 @@ REFUSED = {
     "ALLOW_PREMIUM_RATE": ["", "yes", "1"],
     "KEY_LIMITS": ["0/s", "5", "5/year", "-1/s", "1e9/s", "5/s,5/s"],
     "RECIPIENT_LIMIT": ["3", "3/24s", "0/24h", "3/h", "3/24h,1/1h"],
-    "ALLOWED_COUNTRIES": [",", "U", "USAX", "US;CA", "+1", "ＵＳ"],
+    "ALLOWED_COUNTRIES": [",", "US,,CA", "US,", "U", "USAX", "US;CA", "+1", "ＵＳ"],
     "PUBLIC_URL": [
         *("texts.example.com", "ftp://s3cret", "https://a?b"),
         *(f"https://{host}" for host in ("u:s3cret@h", "[x", "h:99999", ":", "h:x")),

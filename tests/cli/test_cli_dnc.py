@@ -9,7 +9,7 @@ import pytest
 
 from app import create_app
 from databases import on_both, on_sqlite
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import key_named
 from texting.access import do_not_call
 from texting.access.audit import Audit
@@ -162,7 +162,7 @@ MESSY = [
 def test_the_first_column_is_imported_and_what_is_skipped_is_told(encoding, line_end, import_file):
     """A line stands for itself: a stray quotation mark swallows no other."""
     body = line_end.join(MESSY).encode(encoding)
-    summary, lines = import_file(body)
+    summary, lines = import_file(body, status=1)
     assert summary == "5 added, 0 already listed, 5 skipped"
     assert lines == [
         "line 1: is not a phone number",
@@ -172,28 +172,40 @@ def test_the_first_column_is_imported_and_what_is_skipped_is_told(encoding, line
         "line 13: is not a phone number",
     ]
     assert on_the_list() == {NEW_YORK, LONDON, PARIS, "+13105550123", "+13105550124"}
-    assert import_file(body) == ("0 added, 5 already listed, 5 skipped", lines)
+    assert import_file(body, status=1) == ("0 added, 5 already listed, 5 skipped", lines)
 
 
 @pytest.mark.parametrize(
-    ("body", "summary"),
+    ("body", "summary", "status"),
     [
-        (b"", "0 added, 0 already listed, 0 skipped"),
-        (b"\n\r\n \t\n", "0 added, 0 already listed, 0 skipped"),
-        (b"phone\n", "0 added, 0 already listed, 1 skipped"),
-        (NEW_YORK.encode(), "1 added, 0 already listed, 0 skipped"),
-        (b"Ann,+12125550123\n", "0 added, 0 already listed, 1 skipped"),
-        (b"1" * 200_000 + b"\n+12125550123", "1 added, 0 already listed, 1 skipped"),
+        (b"", "0 added, 0 already listed, 0 skipped", 0),
+        (b"\n\r\n \t\n", "0 added, 0 already listed, 0 skipped", 0),
+        (b"phone\n", "0 added, 0 already listed, 1 skipped", 0),
+        (b"phone\nphone\n", "0 added, 0 already listed, 2 skipped", 1),
+        (NEW_YORK.encode(), "1 added, 0 already listed, 0 skipped", 0),
+        (b"Ann,+12125550123\n", "0 added, 0 already listed, 1 skipped", 1),
+        (b"+1212555012x\n+12125550123", "1 added, 0 already listed, 1 skipped", 1),
+        (b"1" * 200_000 + b"\n+12125550123", "1 added, 0 already listed, 1 skipped", 1),
     ],
-    ids=lambda value: ascii(value[:20]),
+    ids=lambda value: ascii(str(value)[:20]),
 )
-def test_nothing_is_guessed_in_odd_files(body, summary, import_file):
-    assert import_file(body)[0] == summary
+def test_nothing_is_guessed_in_odd_files(body, summary, status, import_file):
+    """Only a first line without a digit, a heading, may be skipped with status 0."""
+    assert import_file(body, status=status)[0] == summary
+
+
+def test_a_start_that_is_older_than_an_imported_opt_out_undoes_nothing(import_file):
+    import_file(NEW_YORK.encode(), "--opted-out")
+    for age, is_left in ((HOUR, True), (-HOUR / 60, False)):
+        now = clock.now() + HOUR
+        start = OptOut(NEW_YORK, False, "reply", at=clock.now() - age)
+        opt_outs.record_opt_out(start, now, "asked")
+        assert OptedOut.lists(NEW_YORK) == is_left
 
 
 def test_national_numbers_are_imported_with_a_region(import_file):
     body = f"{LONDON}\n(212) 555-0123\n".encode()
-    summary, lines = import_file(body)
+    summary, lines = import_file(body, status=1)
     assert (summary, lines) == (
         "1 added, 0 already listed, 1 skipped",
         ["line 2: is not a phone number"],

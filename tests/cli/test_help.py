@@ -67,6 +67,14 @@ def test_a_group_lists_the_whole_sentence_of_each_command(app, group):
     assert described(sections(output)["Commands"]) == wanted
 
 
+@pytest.mark.parametrize("group", [name for name in ALL if isinstance(ALL[name], click.Group)])
+def test_a_group_without_a_command_prints_its_help_line_by_line(app, group):
+    runner = app.test_cli_runner()
+    alone = runner.invoke(args=[group])
+    assert alone.exit_code == 2
+    assert alone.stderr == runner.invoke(args=[group, "--help"]).output
+
+
 def test_each_command_is_in_one_section():
     names = [name for section in cli.SECTIONS.values() for name in section]
     assert len(names) == len({*names})

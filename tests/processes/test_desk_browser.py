@@ -254,6 +254,19 @@ def test_axe_finds_nothing(browser, desk, axe, role):
     assert found == []
 
 
+def test_the_page_of_addresses_has_its_whole_width_in_a_wide_window(browser, desk):
+    widths = []
+    for size in (WIDE, DESKTOP):
+        browser.look_like(*size)
+        browser.open(desk.replace("/desk/", "/"))
+        widths.append(browser.run("return document.querySelector('h1').offsetWidth"))
+    assert widths == [640, 640]
+    browser.open(desk.replace("/desk/", "/docs"))
+    browser.wait_for("return !!document.querySelector('#samples pre')")
+    left = browser.run("return document.querySelector('#samples').offsetLeft")
+    assert left > 600  # beside the page
+
+
 def test_a_link_from_another_site_finds_one_signed_in(browser, desk):
     here = desk.replace(HOST, "127.0.0.1")  # browsers say where a request is from to safe hosts
     sign_in(browser, here, Role.APPROVER, "front")

@@ -130,6 +130,14 @@ def test_zones_join_in_order_and_a_distant_one_does_not_exclude_later_ones():
     assert not within(DAILY, "RU", ["Europe/Moscow", twelve, six], at + 5 * HOUR)  # 17:00 in Omsk
 
 
+def test_a_zone_joins_only_if_it_is_near_enough_to_all_that_have_joined():
+    """St John's is 1.5 hours from Toronto, and 4.5 from Vancouver, which joined before it."""
+    canada = ["America/Toronto", "America/Vancouver", "America/St_Johns"]
+    at = datetime(2026, 1, 14, 21, tzinfo=UTC)  # 16:00 in Toronto, 17:30 in St John's
+    assert within(DAILY, "CA", canada, at)
+    assert not within(DAILY, "CA", canada[::2], at)
+
+
 @pytest.mark.parametrize(
     ("zone", "hours", "now", "opening"),
     [

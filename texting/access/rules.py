@@ -73,10 +73,9 @@ def country_codes(text: str) -> list[str]:
     Raise ValueError if it is no such list; the countries need not exist.
     """
     codes = [code.strip().upper() for code in text.split(",")]
-    codes = [code for code in dict.fromkeys(codes) if code]
-    if not codes or not all(re.fullmatch("[A-Z]{2,3}|001", code) for code in codes):
+    if not all(re.fullmatch("[A-Z]{2,3}|001", code) for code in codes):
         raise ValueError("must be a list of ISO 3166 codes, like US,CA,GB")
-    return codes
+    return [*dict.fromkeys(codes)]
 
 
 def duration(text: str) -> timedelta:

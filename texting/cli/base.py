@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any, TextIO
 
 import click
+from click.exceptions import NoArgsIsHelpError
 from flask.cli import AppGroup, with_appcontext
 from peewee import chunked
 
@@ -33,10 +34,10 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
         return
+    except (BrokenPipeError, NoArgsIsHelpError):  # click handles both; a help has many lines
+        raise
     except click.ClickException as error:
         failure = error
-    except BrokenPipeError:  # click handles it quietly
-        raise
     except Refused as error:
         failure = click.ClickException(str(error))
     except OSError as error:

@@ -2,6 +2,7 @@
 
 import csv
 import heapq
+import re
 import sys
 from collections.abc import Callable
 from itertools import islice
@@ -127,21 +128,23 @@ def export(file: str, which: type[OptedOut] | type[DoNotCall]) -> None:
 @click.argument("file", type=click.File(encoding="utf-8-sig"))
 @base.region_option
 @opted_out_option("The recipients want no texts.")
+@click.pass_context
 def import_numbers(
-    file: TextIO, region: str | None, which: type[OptedOut] | type[DoNotCall]
+    ctx: click.Context, file: TextIO, region: str | None, which: type[OptedOut] | type[DoNotCall]
 ) -> None:
     """Add the numbers in a file to the list: a number per line, or the first column of a CSV.
 
     They become entries, or with --opted-out opt-outs, as with `add`.
 
     The file is UTF-8. Lines that do not begin with a number are skipped, and printed with the
-    reason. You can import a file again: listed numbers stay listed.
+    reason; then the exit status is 1, unless it is only the first line, without a digit: a heading.
+    You can import a file again: listed numbers stay listed.
     """
     try:
         lines = file.readlines()
     except UnicodeDecodeError:
         raise Refused("the file is not UTF-8, so nothing was imported") from None
-    now, seen, new, skipped = clock.now(), set(), 0, []
+    now, seen, new, skipped, lost = clock.now(), set(), 0, [], False
     with click.progressbar(lines, label="importing", file=sys.stderr) as bar:
         for batch in chunked(enumerate(bar, 1), BATCH):
             numbers = set()
@@ -151,6 +154,7 @@ def import_numbers(
                         numbers.add(first_number(line, region))
                     except InvalidNumber as error:
                         skipped.append(f"line {line_number}: {error}")
+                        lost |= line_number > 1 or bool(re.search(r"\d", line))
             numbers -= seen
             new += put_on_list(which, numbers, now, "import", base.SHELL)
             seen |= numbers
@@ -158,6 +162,7 @@ def import_numbers(
         base.say(line, err=True)
     base.say(f"{new} added, {len(seen) - new} already listed, {len(skipped)} skipped")
     say_what_stops(which)
+    ctx.exit(lost)
 
 
 def first_number(line: str, region: str | None) -> str:
