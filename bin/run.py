@@ -28,7 +28,8 @@ NUMBER = "+12125550123"  # reserved for fiction
 ALWAYS = (0, 24 * 60)
 KEYS_LAST = timedelta(days=30)
 HOURS = {"BUSINESS_HOURS", "BUSINESS_DAYS", "SKIP_HOLIDAYS", "QUIET_HOURS", "QUIET_HOURS_FILE"}
-"""Settings of hours: without any, this service is always open, because it is for trying."""
+"""Settings of hours: without any, `.env` gets OPEN, because this service is for trying."""
+OPEN = "BUSINESS_HOURS=00:00-24:00"
 
 
 def main() -> int:
@@ -100,21 +101,24 @@ def answers(url: str) -> bool:
 
 
 def prepare() -> Settings:
-    """Return the settings; create `.env` and its SECRET_KEY if they are missing."""
+    """Return the settings; write into `.env` what is missing there and assumed here."""
     if not os.access(ROOT, os.W_OK):
         sys.exit(f"cannot write to {ROOT}")
     env = Path(".env")
     if not env.exists():
         env.write_text(Path(".env.example").read_text())
     load_or_exit()
+    made = ""
     if not HOURS & os.environ.keys():  # .env has been loaded into it
-        os.environ["BUSINESS_HOURS"] = "00:00-24:00"
+        made += f"\n# Made by `make run`, for trying: always open. Without it: 9 to 5\n{OPEN}\n"
     if "SECRET_KEY" not in os.environ:
+        made += "\n# Made by `make run`; signs the desk's sessions\n"
+        made += f"SECRET_KEY={secrets.token_hex(32)}\n"
+    if made:
         try:
             env.chmod(0o600)
             with env.open("a") as file:
-                file.write("\n# Made by `make run`; signs the desk's sessions\n")
-                file.write(f"SECRET_KEY={secrets.token_hex(32)}\n")
+                file.write(made)
         except OSError as error:
             sys.exit(f".env: cannot be written ({error.strerror})")
     return load_or_exit()
@@ -193,8 +197,8 @@ def note(settings: Settings) -> str:
         return "No carrier is set: texts wait. CARRIER_URL=console: in .env prints them here."
     go = "Texts appear here" if carrier == "console" else f"Texts go through {carrier}"
     if settings.business_hours == ALWAYS:
-        return f"""{go} within seconds, at any hour: make run is always open
-unless .env sets business hours. Elsewhere, they go from 9 to 5 by the recipient's clock."""
+        return f"""{go} within seconds, at any hour: .env says {OPEN}.
+Without that line, they go from 9 to 5 by the recipient's clock."""
     return f"""{go} within seconds in business hours, by the recipient's clock;
 outside them, they wait."""
 

@@ -150,6 +150,11 @@ def test_what_it_makes_is_for_its_user_alone_and_kept_for_the_next_time(run, clo
     assert [words[3] for words in printed] == [printed[0][3]] * 2  # the key
     secrets = re.findall("^SECRET_KEY=([0-9a-f]{64})$", (clone / ".env").read_text(), re.M)
     assert len(secrets) == 1
+    assert re.findall("^BUSINESS_HOURS=.*", (clone / ".env").read_text(), re.M) == [
+        "BUSINESS_HOURS=00:00-24:00"
+    ]
+    night = "+12125550123 --at 2026-03-03T08:00:00Z"
+    assert json.loads(typed(f"flask hours {night} --json", clone))["within_business_hours"]
     for name in (".env", ".first-key", ".desk-key", "messages.db"):
         assert (clone / name).stat().st_mode & 0o077 == 0
     keys = json.loads(typed("flask keys list --json", clone))
@@ -182,7 +187,7 @@ LOCAL = "on this machine only: HOST=0.0.0.0 make run"
 @pytest.mark.parametrize(
     ("environ", "address", "said", "status"),
     [
-        ({}, "127.0.0.1", (LOCAL, "at any hour: make run is always open"), "queued"),
+        ({}, "127.0.0.1", (LOCAL, "at any hour: .env says BUSINESS_HOURS=00:00-24:00"), "queued"),
         ({"HOST": "some-shells-machine"}, "127.0.0.1", (LOCAL,), "queued"),
         (
             {"HOST": "0.0.0.0"},
