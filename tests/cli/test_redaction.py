@@ -101,7 +101,7 @@ def test_under_load_nothing_is_left_in_the_files(redact, database_url, words):
 # Every column of text: what it may hold of a person, and what becomes of that
 
 FORGOTTEN = {
-    "message": {"to", "message", "request_digest", "response"},
+    "message": {"to", "message", "request_digest", "response", "idempotency_key"},
     "reply": {"number", "text", "pieces"},
     "event": {"body"},  # what was replied
     "early_receipt": {"phone"},
@@ -113,7 +113,6 @@ KEPT_ON_PURPOSE = {
     "do_not_call": {"number"},
     "do_not_call_history": {"number"},
     "audit": {"number"},  # of the list
-    "message": {"idempotency_key"},  # the caller's own word
 }
 NO_NUMBER_AND_NO_TEXT = {
     "api_key": {"name", "group", "role", "digest", "old_digest", "limits", "hours"}
@@ -127,7 +126,7 @@ NO_NUMBER_AND_NO_TEXT = {
     "early_receipt": {"reference", "carrier", "reason"},
     "event": {"webhook_id", "last_answer"},
     "event_address": {"url", "secret", "old_secret", "off"},
-    "message": {"status", "approved_by", "cancelled_by"}
+    "message": {"status", "approved_by", "cancelled_by", "idempotency_digest"}
     | {"last_error", "carrier", "carrier_reference", "lane", "country", "auto_reply_to"},
     "key_country": {"country"},
     "notice": {"subject", "newest"},
