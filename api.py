@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException, TooManyRequests, Unauthorized
 import schemas
 from texting import recipients
 from texting.access.do_not_call import OnDoNotCallList
-from texting.access.keys import MAY_SEND, ApiKey, Role
+from texting.access.keys import MAY_SEND, ApiKey, KeyPaused, KeyRevoked, Role
 from texting.access.limits import SECOND, LimitReached, TooManyParts
 from texting.access.rules import Rules, end_of
 from texting.carriers.alphabets import count_parts
@@ -33,6 +33,7 @@ log = logging.getLogger("web")
 
 NO_KEY = "The API key is missing: send it as X-Api-Key, or as Authorization: Bearer KEY."
 UNKNOWN_KEY = "The API key is not valid: it is misspelt, or was revoked, replaced or has expired."
+PAUSED_KEY = "The key is paused."
 
 
 @blueprint.post("/text-messages")
@@ -151,11 +152,15 @@ def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:
 
 
 def store(wanted: Request) -> None:
-    """Store a message; refuse it if a list or a limit says so."""
+    """Store a message; refuse it if its key, a list or a limit says so."""
     try:
         storing.store(wanted)
     except (OnDoNotCallList, TooManyParts) as refusal:
         abort(403, str(refusal))
+    except KeyRevoked:
+        raise unauthorized(UNKNOWN_KEY) from None
+    except KeyPaused:
+        abort(403, PAUSED_KEY)
     except LimitReached as refusal:
         g.abuse = f"{refusal.whose}_limit"
         wait = max(1, -((wanted.message.created_at - refusal.free_at) // SECOND))  # rounded up
@@ -173,14 +178,18 @@ def sender() -> ApiKey:
         secret = bearer_token()
     key = ApiKey.authenticate(secret, clock.now()) if secret else None
     if key is None:
-        words = UNKNOWN_KEY if secret else NO_KEY
-        raise Unauthorized(words, www_authenticate=BEARER)
+        raise unauthorized(UNKNOWN_KEY if secret else NO_KEY)
     g.key = key
     if key.role not in MAY_SEND:
         abort(403, f"Keys with role {key.role} cannot send texts.")
     if key.paused_at:
-        abort(403, "The key is paused.")
+        abort(403, PAUSED_KEY)
     return key
+
+
+def unauthorized(words: str) -> Unauthorized:
+    """Return a 401 that names the scheme."""
+    return Unauthorized(words, www_authenticate=BEARER)
 
 
 # The body

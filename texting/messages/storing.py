@@ -34,7 +34,8 @@ FIELDS = [
 def store(request: Request) -> None:
     """Keep a new message for good.
 
-    Raise AlreadyAnswered if its idempotency key is taken, OnDoNotCallList if its recipient wants no
+    Raise KeyRevoked or KeyPaused if its key has been stopped just now, AlreadyAnswered if its
+    idempotency key is taken, OnDoNotCallList if its recipient wants no
     texts, LimitReached if its key or its recipient may have no more, TooManyParts if its key may
     never have so many, or the database's error.
     """
@@ -74,8 +75,9 @@ def _read(requests):
     Repeats are read last, so that an original that has just used up a limit is found.
     """
     messages = [request.message for request in requests]
-    columns = (ApiKey.id, ApiKey.role, ApiKey.limits)
+    columns = (ApiKey.id, ApiKey.role, ApiKey.limits, ApiKey.paused_at, ApiKey.revoked_at)
     keys = ApiKey.select(*columns).where(ApiKey.id.in_({message.key for message in messages}))
+    keys = db.hold_rows(keys.order_by(ApiKey.id))  # until the messages can be cancelled
     accepted_at = _accepted_to(requests)
     listed = do_not_call.listed({message.to for message in messages})
     known = admission.Known(
