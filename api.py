@@ -1,5 +1,6 @@
 """The blueprint of the one public operation: key, body, idempotency and the decision."""
 
+import hmac
 import logging
 import re
 from datetime import datetime
@@ -43,22 +44,23 @@ def create_text_message() -> Response:
     db.close()  # or slow bodies would hold all connections
     value = read_json()
     key = sender()  # it may have changed while the body arrived
-    idempotency_key, digest = idempotency(value)
+    names, digest = idempotency(value)
     try:
-        answer = create(value, key, idempotency_key, digest)
+        answer = create(value, key, names, digest)
     except AlreadyAnswered as first:
         answer = repeat(first.earlier, digest)
     except (BadRequest, HTTPException):  # what is refused now may have been accepted before
-        earlier = idempotency_key and stored_before(key.id, idempotency_key)
+        earlier = names and stored_before(key.id, *names)
         if not earlier:
             raise
         answer = repeat(earlier, digest)
     return Response(answer, 201, content_type="application/json")
 
 
-def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | None) -> str:
+def create(value: Any, key: ApiKey, names: tuple[str, str] | None, digest: str | None) -> str:
     """Store the message of a request, and return the answer; raise what is wrong with it."""
     now = clock.now()  # after a slow client has sent the last byte
+    idempotency_key, idempotency_digest = names or (None, None)
     settings = current_app.config["SETTINGS"]
     rules = current_app.extensions["rules"].of(key.rules)
     order = schemas.load(value, now, settings.max_message_length, rules.hours)
@@ -80,6 +82,7 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
         max_retries=settings.max_retries,
         created_at=now,
         idempotency_key=idempotency_key,
+        idempotency_digest=idempotency_digest,
         request_digest=digest,
         lane=new_lane(recipient.country, is_tester),
     )
@@ -173,9 +176,7 @@ def store(wanted: Request) -> None:
 
 def sender() -> ApiKey:
     """Return the key of the request; refuse the request if the key may not send."""
-    secret = request.headers.get("X-Api-Key")
-    if secret is None:
-        secret = bearer_token()
+    secret = secret_of_request()
     key = ApiKey.authenticate(secret, clock.now()) if secret else None
     if key is None:
         raise unauthorized(UNKNOWN_KEY if secret else NO_KEY)
@@ -185,6 +186,12 @@ def sender() -> ApiKey:
     if key.paused_at:
         abort(403, PAUSED_KEY)
     return key
+
+
+def secret_of_request() -> str | None:
+    """Return the secret that the request has, if it has any."""
+    secret = request.headers.get("X-Api-Key")
+    return bearer_token() if secret is None else secret
 
 
 def unauthorized(words: str) -> Unauthorized:
@@ -208,14 +215,19 @@ def read_json() -> Any:
 # Idempotency
 
 
-def idempotency(value: Any) -> tuple[str | None, str | None]:
-    """Return the request's idempotency key and the digest of its body; two Nones without a key."""
+def idempotency(value: Any) -> tuple[tuple[str, str] | None, str | None]:
+    """Return the idempotency key with its digest, and the body's digest; Nones without a key.
+
+    The first digest is keyed by the API key's secret, which is stored nowhere: so it can be kept
+    where the idempotency key, which may be made of a number, is forgotten.
+    """
     key = request.headers.get("Idempotency-Key")
     if key is None:
         return None, None
     if not re.fullmatch("[!-~]{1,255}", key):
         raise BadRequest("Idempotency-Key: must be 1 to 255 visible ASCII characters")
-    return key, bodies.digest(value)
+    secret = secret_of_request().encode()
+    return (key, hmac.new(secret, key.encode(), "sha256").hexdigest()), bodies.digest(value)
 
 
 def repeat(message: Message, digest: str) -> str:

@@ -12,11 +12,13 @@ import pytest
 from peewee import TextField
 
 import models
+from answers import sender
 from databases import on_both, on_sqlite
 from samples import DAY, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import FAKE, connection_of, decide_on, key_named, store, store_many
 from texting import database
 from texting.access.do_not_call import LastReply, OptedOut
+from texting.access.keys import ApiKey
 from texting.access.sign_ins import SignIn
 from texting.carriers import IncomingText, OptOut, Part, Receipt
 from texting.database import clock, sqlite
@@ -149,7 +151,7 @@ def written_to(number):
     """Write a number or a text into every column that forgets it; return these values."""
     guess = bodies.digest({"to": number, "message": TEXT})
     answer = json.dumps({"to_phone_normalized": number, "message": "an answer"})
-    ended(to=number, request_digest=guess, response=answer, idempotency_key="1")
+    ended(to=number, request_digest=guess, response=answer, idempotency_key=f"for-{number}")
     EventAddress.set(key_named("app"), "http://127.0.0.1:9/", TUESDAY_NOON)
     store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON)
     receipts.record_receipts([Receipt("R1", True, None, number)], TUESDAY_NOON, FAKE)
@@ -288,6 +290,31 @@ def test_the_digest_of_a_request_gives_no_number_back(post, redact, words):
         assert again.status_code == 400
         assert "the answer is no longer kept" in again.text
     assert Message.select().count() == 1
+
+
+@pytest.mark.parametrize("words", WAYS)
+def test_an_idempotency_key_made_of_a_number_is_forgotten_and_still_known(
+    client, post, redact, database_url, words
+):
+    names = [f"reminder-{number}" for number in (NEW_YORK, LONDON)]
+    for name in names:
+        assert post({"Idempotency-Key": name}).status_code == 201
+    first = Message.idempotency_key == names[0]
+    old = clock.now() - 90 * DAY
+    Message.update(status=Status.SENT, finished_at=old).where(first).execute()
+    assert redact(*words).stdout == "1 redacted\n"
+    assert [each.idempotency_key for each in Message.select().order_by(Message.id)] == [
+        None,
+        names[1],
+    ]
+    again = [post({"Idempotency-Key": name}, message=text) for name in names for text in ("", "Hi")]
+    said = ["the answer is no longer kept"] * 2 + ["was used before, with another request body"] * 2
+    for response, words in zip(again, said, strict=True):
+        assert response.status_code == 400
+        assert words in response.text
+    assert Message.select().count() == 2
+    other = sender(client, ApiKey.issue("other", None, clock.now()))
+    assert other(names[0]).status_code == 201
 
 
 def test_one_number_is_forgotten_and_no_other(redact):

@@ -34,6 +34,7 @@ class NewMessage(NamedTuple):
     created_at: datetime
     lane: str
     idempotency_key: str | None = None
+    idempotency_digest: str | None = None
     request_digest: str | None = None
     response: str | None = None  # for a repeated request
 
