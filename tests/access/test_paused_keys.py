@@ -144,17 +144,17 @@ def test_a_key_that_is_paused_while_it_is_revoked_is_not_revoked():
     assert again(message).status == Status.QUEUED
 
 
-@pytest.fixture
-def gate(monkeypatch):
-    """Whether a text has been inserted, and whether that may be committed."""
-    held, go_on, count = threading.Event(), threading.Event(), storing._count
+@pytest.fixture(params=["_insert", "_count"])
+def gate(monkeypatch, request):
+    """Whether a text's key has been read, and whether its transaction may go on."""
+    held, go_on, step = threading.Event(), threading.Event(), getattr(storing, request.param)
 
-    def counted(known):
+    def waiting(given):
         held.set()
         go_on.wait(60)
-        return count(known)
+        return step(given)
 
-    monkeypatch.setattr(storing, "_count", counted)
+    monkeypatch.setattr(storing, request.param, waiting)
     return held, go_on
 
 

@@ -313,8 +313,11 @@ def test_an_idempotency_key_made_of_a_number_is_forgotten_and_still_known(
         assert response.status_code == 400
         assert words in response.text
     assert Message.select().count() == 2
+    made = [each.idempotency_digest for each in Message.select()]
     other = sender(client, ApiKey.issue("other", None, clock.now()))
     assert other(names[0]).status_code == 201
+    latest = Message.select().order_by(Message.id.desc()).get()
+    assert latest.idempotency_digest not in made, "it is keyed by the secret"
 
 
 def test_one_number_is_forgotten_and_no_other(redact):
