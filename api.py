@@ -1,5 +1,6 @@
 """The blueprint of the one public operation: key, body, idempotency and the decision."""
 
+import hmac
 import logging
 import re
 from datetime import datetime
@@ -11,7 +12,7 @@ from werkzeug.exceptions import HTTPException, TooManyRequests, Unauthorized
 import schemas
 from texting import recipients
 from texting.access.do_not_call import OnDoNotCallList
-from texting.access.keys import MAY_SEND, ApiKey, Role
+from texting.access.keys import MAY_SEND, ApiKey, KeyPaused, KeyRevoked, Role
 from texting.access.limits import SECOND, LimitReached, TooManyParts
 from texting.access.rules import Rules, end_of
 from texting.carriers.alphabets import count_parts
@@ -33,6 +34,7 @@ log = logging.getLogger("web")
 
 NO_KEY = "The API key is missing: send it as X-Api-Key, or as Authorization: Bearer KEY."
 UNKNOWN_KEY = "The API key is not valid: it is misspelt, or was revoked, replaced or has expired."
+PAUSED_KEY = "The key is paused."
 
 
 @blueprint.post("/text-messages")
@@ -42,22 +44,23 @@ def create_text_message() -> Response:
     db.close()  # or slow bodies would hold all connections
     value = read_json()
     key = sender()  # it may have changed while the body arrived
-    idempotency_key, digest = idempotency(value)
+    names, digest = idempotency(value)
     try:
-        answer = create(value, key, idempotency_key, digest)
+        answer = create(value, key, names, digest)
     except AlreadyAnswered as first:
         answer = repeat(first.earlier, digest)
     except (BadRequest, HTTPException):  # what is refused now may have been accepted before
-        earlier = idempotency_key and stored_before(key.id, idempotency_key)
+        earlier = names and stored_before(key.id, *names)
         if not earlier:
             raise
         answer = repeat(earlier, digest)
     return Response(answer, 201, content_type="application/json")
 
 
-def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | None) -> str:
+def create(value: Any, key: ApiKey, names: tuple[str, str] | None, digest: str | None) -> str:
     """Store the message of a request, and return the answer; raise what is wrong with it."""
     now = clock.now()  # after a slow client has sent the last byte
+    idempotency_key, idempotency_digest = names or (None, None)
     settings = current_app.config["SETTINGS"]
     rules = current_app.extensions["rules"].of(key.rules)
     order = schemas.load(value, now, settings.max_message_length, rules.hours)
@@ -79,6 +82,7 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
         max_retries=settings.max_retries,
         created_at=now,
         idempotency_key=idempotency_key,
+        idempotency_digest=idempotency_digest,
         request_digest=digest,
         lane=new_lane(recipient.country, is_tester),
     )
@@ -151,11 +155,15 @@ def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:
 
 
 def store(wanted: Request) -> None:
-    """Store a message; refuse it if a list or a limit says so."""
+    """Store a message; refuse it if its key, a list or a limit says so."""
     try:
         storing.store(wanted)
     except (OnDoNotCallList, TooManyParts) as refusal:
         abort(403, str(refusal))
+    except KeyRevoked:
+        raise unauthorized(UNKNOWN_KEY) from None
+    except KeyPaused:
+        abort(403, PAUSED_KEY)
     except LimitReached as refusal:
         g.abuse = f"{refusal.whose}_limit"
         wait = max(1, -((wanted.message.created_at - refusal.free_at) // SECOND))  # rounded up
@@ -168,19 +176,27 @@ def store(wanted: Request) -> None:
 
 def sender() -> ApiKey:
     """Return the key of the request; refuse the request if the key may not send."""
-    secret = request.headers.get("X-Api-Key")
-    if secret is None:
-        secret = bearer_token()
+    secret = secret_of_request()
     key = ApiKey.authenticate(secret, clock.now()) if secret else None
     if key is None:
-        words = UNKNOWN_KEY if secret else NO_KEY
-        raise Unauthorized(words, www_authenticate=BEARER)
+        raise unauthorized(UNKNOWN_KEY if secret else NO_KEY)
     g.key = key
     if key.role not in MAY_SEND:
         abort(403, f"Keys with role {key.role} cannot send texts.")
     if key.paused_at:
-        abort(403, "The key is paused.")
+        abort(403, PAUSED_KEY)
     return key
+
+
+def secret_of_request() -> str | None:
+    """Return the secret that the request has, if it has any."""
+    secret = request.headers.get("X-Api-Key")
+    return bearer_token() if secret is None else secret
+
+
+def unauthorized(words: str) -> Unauthorized:
+    """Return a 401 that names the scheme."""
+    return Unauthorized(words, www_authenticate=BEARER)
 
 
 # The body
@@ -199,14 +215,19 @@ def read_json() -> Any:
 # Idempotency
 
 
-def idempotency(value: Any) -> tuple[str | None, str | None]:
-    """Return the request's idempotency key and the digest of its body; two Nones without a key."""
+def idempotency(value: Any) -> tuple[tuple[str, str] | None, str | None]:
+    """Return the idempotency key with its digest, and the body's digest; Nones without a key.
+
+    The first digest is keyed by the API key's secret, which is stored nowhere: so it can be kept
+    where the idempotency key, which may be made of a number, is forgotten.
+    """
     key = request.headers.get("Idempotency-Key")
     if key is None:
         return None, None
     if not re.fullmatch("[!-~]{1,255}", key):
         raise BadRequest("Idempotency-Key: must be 1 to 255 visible ASCII characters")
-    return key, bodies.digest(value)
+    secret = secret_of_request().encode()
+    return (key, hmac.new(secret, key.encode(), "sha256").hexdigest()), bodies.digest(value)
 
 
 def repeat(message: Message, digest: str) -> str:

@@ -189,6 +189,19 @@ def test_a_change_of_a_key_holds_a_second_later(key, status_of, second, change, 
     assert status_of(key, **fields) == status
 
 
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [(("revoke", "app", "--cancel"), 401), (("revoke", "app"), 401), (("pause", "app"), 403)],
+)
+def test_a_key_that_is_stopped_stores_nothing_more_within_its_second(
+    key, run, status_of, second, words, status
+):
+    assert status_of(key) == 201
+    run("keys", *words)
+    assert status_of(key) == status
+    assert Message.select().count() == 1
+
+
 def test_a_limit_holds_for_the_next_text(key, run, status_of, second):
     assert status_of(key) == 201
     run("keys", "limit", "app", "1/d")

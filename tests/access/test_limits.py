@@ -440,7 +440,8 @@ def test_an_index_serves_what_limits_count(database_url):
     key = key_named("shop").id
     both = {"limits": parse("9/d,9p/mo"), "recipient_limit": parse_recipient_limit("9/1h")}
     assert reads_whole(lambda: create("first", key=key, **both)) == []
-    assert reads_whole(lambda: create("second", key=key, idempotency_key="a", **both)) == []
+    named = {"idempotency_key": "a", "idempotency_digest": "b"}
+    assert reads_whole(lambda: create("second", key=key, **named, **both)) == []
 
 
 # What people see

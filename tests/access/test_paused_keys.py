@@ -1,14 +1,20 @@
 """A key that is paused: its requests are refused and its texts wait, until it is resumed."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
 import pytest
 
 from answers import accepted, refusal, sender
 from databases import on_both
+from running import wait_until
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
-from stored_messages import again, decide_on, key_named, statuses, store, store_many
+from stored_messages import again, decide_on, key_named, new_message, statuses, store, store_many
 from texting.access.keys import ApiKey
-from texting.database import Refused, clock
-from texting.messages import decisions
+from texting.database import Refused, clock, disconnect
+from texting.messages import decisions, storing
+from texting.messages.admission import Request
 from texting.messages.model import Status
 from texting.reports import listings, queue
 
@@ -138,6 +144,78 @@ def test_a_key_that_is_paused_while_it_is_revoked_is_not_revoked():
     assert again(message).status == Status.QUEUED
 
 
+@pytest.fixture(params=["_insert", "_count"])
+def gate(monkeypatch, request):
+    """Whether a text's key has been read, and whether its transaction may go on."""
+    held, go_on, step = threading.Event(), threading.Event(), getattr(storing, request.param)
+
+    def waiting(given):
+        held.set()
+        go_on.wait(60)
+        return step(given)
+
+    monkeypatch.setattr(storing, request.param, waiting)
+    return held, go_on
+
+
+def test_a_text_that_is_being_stored_is_cancelled_with_its_key(kind, database_url, gate):
+    """The command waits for it."""
+    key, (held, go_on) = key_named("shop"), gate
+    with ThreadPoolExecutor(2) as pool:
+        stored = pool.submit(in_thread, storing.insert_all, [Request(new_message(key=key.id))])
+        assert held.wait(60)
+        revoked = pool.submit(in_thread, decisions.revoke_and_cancel, key, "shell")
+        if kind == "postgres":
+            wait_until(lambda: revoked.done() or is_waiting(database_url))
+        go_on.set()
+        assert len(stored.result()) == 1
+        assert revoked.result() == (True, 1)
+    assert statuses() == {Status.CANCELLED: 1}
+
+
+def test_a_paused_key_is_not_revoked_while_a_text_is_being_stored(kind, database_url, gate):
+    key, (held, go_on) = key_named("shop"), gate
+    with ThreadPoolExecutor(2) as pool:
+        stored = pool.submit(in_thread, storing.insert_all, [Request(new_message(key=key.id))])
+        assert held.wait(60)
+        if kind == "sqlite":
+            go_on.set()  # nothing is written beside it
+        key.pause(TUESDAY_NOON)
+        paused = ApiKey.get_by_id(key.id)
+        revoked = pool.submit(in_thread, decisions.revoke, paused, TUESDAY_NOON)
+        if kind == "postgres":
+            wait_until(lambda: revoked.done() or is_waiting(database_url))
+        go_on.set()
+        stored.result()
+        with pytest.raises(Refused, match="texts that wait"):
+            revoked.result()
+
+
+def in_thread(action, *arguments):
+    try:
+        return action(*arguments)
+    finally:
+        disconnect()
+
+
+def test_what_waits_again_under_a_key_that_nobody_can_resume_is_cancelled(
+    run, run_pass, carrier, at
+):
+    """It was being sent, or is retried, when its key is revoked with its texts."""
+    at(TUESDAY_NOON)
+    key, other = key_named("shop"), key_named("other")
+    tried = [store(key=each, status=Status.FAILED, finished_at=TUESDAY_NOON) for each in (key, key)]
+    plain = store(key=other, to=LONDON)
+    other.revoke(TUESDAY_NOON)
+    run("keys", "revoke", "shop", "--cancel")
+    assert len(decide_on(*tried).retry(TUESDAY_NOON, 72 * HOUR)) == 2
+    run_pass(TUESDAY_NOON, business_hours=(0, 1440))
+    run_pass(TUESDAY_NOON, business_hours=(0, 1440))
+    assert {again(each).status for each in tried} == {Status.CANCELLED}
+    assert again(plain).status == Status.SENT
+    assert carrier.numbers == [LONDON]
+
+
 @pytest.mark.slow
 def test_ten_thousands_of_texts_are_cancelled_with_their_key_in_batches(run, at):
     at(TUESDAY_NOON)
@@ -167,3 +245,9 @@ def test_what_waits_is_nobodys_fault_and_what_was_sent_still_counts():
     assert queue.to_be_sent(TUESDAY_NOON) == 0
     assert queue.last_sent_at() == before
     assert listings.times_texted([NEW_YORK], before) == {NEW_YORK: 1}
+
+
+def is_waiting(url):
+    query = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = %s"
+    with psycopg.connect(url, autocommit=True) as connection:
+        return connection.execute(query, [connection.info.dbname]).fetchall()

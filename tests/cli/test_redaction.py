@@ -12,11 +12,13 @@ import pytest
 from peewee import TextField
 
 import models
+from answers import sender
 from databases import on_both, on_sqlite
 from samples import DAY, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import FAKE, connection_of, decide_on, key_named, store, store_many
 from texting import database
 from texting.access.do_not_call import LastReply, OptedOut
+from texting.access.keys import ApiKey
 from texting.access.sign_ins import SignIn
 from texting.carriers import IncomingText, OptOut, Part, Receipt
 from texting.database import clock, sqlite
@@ -101,7 +103,7 @@ def test_under_load_nothing_is_left_in_the_files(redact, database_url, words):
 # Every column of text: what it may hold of a person, and what becomes of that
 
 FORGOTTEN = {
-    "message": {"to", "message", "request_digest", "response"},
+    "message": {"to", "message", "request_digest", "response", "idempotency_key"},
     "reply": {"number", "text", "pieces"},
     "event": {"body"},  # what was replied
     "early_receipt": {"phone"},
@@ -113,7 +115,6 @@ KEPT_ON_PURPOSE = {
     "do_not_call": {"number"},
     "do_not_call_history": {"number"},
     "audit": {"number"},  # of the list
-    "message": {"idempotency_key"},  # the caller's own word
 }
 NO_NUMBER_AND_NO_TEXT = {
     "api_key": {"name", "group", "role", "digest", "old_digest", "limits", "hours"}
@@ -127,7 +128,7 @@ NO_NUMBER_AND_NO_TEXT = {
     "early_receipt": {"reference", "carrier", "reason"},
     "event": {"webhook_id", "last_answer"},
     "event_address": {"url", "secret", "old_secret", "off"},
-    "message": {"status", "approved_by", "cancelled_by"}
+    "message": {"status", "approved_by", "cancelled_by", "idempotency_digest"}
     | {"last_error", "carrier", "carrier_reference", "lane", "country", "auto_reply_to"},
     "key_country": {"country"},
     "notice": {"subject", "newest"},
@@ -150,7 +151,7 @@ def written_to(number):
     """Write a number or a text into every column that forgets it; return these values."""
     guess = bodies.digest({"to": number, "message": TEXT})
     answer = json.dumps({"to_phone_normalized": number, "message": "an answer"})
-    ended(to=number, request_digest=guess, response=answer, idempotency_key="1")
+    ended(to=number, request_digest=guess, response=answer, idempotency_key=f"for-{number}")
     EventAddress.set(key_named("app"), "http://127.0.0.1:9/", TUESDAY_NOON)
     store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON)
     receipts.record_receipts([Receipt("R1", True, None, number)], TUESDAY_NOON, FAKE)
@@ -289,6 +290,34 @@ def test_the_digest_of_a_request_gives_no_number_back(post, redact, words):
         assert again.status_code == 400
         assert "the answer is no longer kept" in again.text
     assert Message.select().count() == 1
+
+
+@pytest.mark.parametrize("words", WAYS)
+def test_an_idempotency_key_made_of_a_number_is_forgotten_and_still_known(
+    client, post, redact, database_url, words
+):
+    names = [f"reminder-{number}" for number in (NEW_YORK, LONDON)]
+    for name in names:
+        assert post({"Idempotency-Key": name}).status_code == 201
+    first = Message.idempotency_key == names[0]
+    old = clock.now() - 90 * DAY
+    Message.update(status=Status.SENT, finished_at=old).where(first).execute()
+    assert redact(*words).stdout == "1 redacted\n"
+    assert [each.idempotency_key for each in Message.select().order_by(Message.id)] == [
+        None,
+        names[1],
+    ]
+    again = [post({"Idempotency-Key": name}, message=text) for name in names for text in ("", "Hi")]
+    said = ["the answer is no longer kept"] * 2 + ["was used before, with another request body"] * 2
+    for response, words in zip(again, said, strict=True):
+        assert response.status_code == 400
+        assert words in response.text
+    assert Message.select().count() == 2
+    made = [each.idempotency_digest for each in Message.select()]
+    other = sender(client, ApiKey.issue("other", None, clock.now()))
+    assert other(names[0]).status_code == 201
+    latest = Message.select().order_by(Message.id.desc()).get()
+    assert latest.idempotency_digest not in made, "it is keyed by the secret"
 
 
 def test_one_number_is_forgotten_and_no_other(redact):

@@ -70,6 +70,13 @@ def test_it_signs_in_once_in_all_processes_even_after_the_sign_out(app, token, d
     assert rows == [("signed in", "Ann"), ("signed out", "Ann")]
 
 
+def test_a_link_stays_used_whatever_the_audit_calls_that(app, token):
+    link = token()
+    assert follow(Visitor(app), link) == 303
+    Audit.update(details="in other words", what="came in").execute()
+    assert follow(Visitor(app), link) == 403
+
+
 @on_both
 def test_of_many_at_once_one_signs_in(app, token):
     link, visitors = token(), [Visitor(app) for _ in range(6)]

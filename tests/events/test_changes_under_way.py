@@ -29,7 +29,7 @@ def under_way(receiver):
     single = Deliveries(300, Message.note_notified, once=True)
     single.start()
     wait_until(lambda: receiver.under_way)
-    yield
+    yield single
     receiver.open.set()
     single.finish()
 
@@ -74,6 +74,32 @@ def test_what_waits_while_the_address_changes_goes_to_the_new_one(
     receiver.open.set()
     wait_until(lambda: not Event.select().count())
     assert (len(receiver.requests), len(other.requests)) == (2, 28)
+
+
+@pytest.mark.parametrize("status", [204, 503])
+def test_an_answer_that_comes_late_is_of_its_own_event_alone(
+    app_key, receiver, receivers, run, deliver, at, status
+):
+    """A scheduler stood still for longer than its lease: another has delivered its event."""
+    other = receivers()
+    receiver.answer = Answer(status)
+    at(TUESDAY_NOON)
+    cancelled()
+    with under_way(receiver) as late:
+        run("keys", "events", "app", other.url)
+        at(TUESDAY_NOON + HOUR)
+        deliver()
+        assert Event.select().count() == 0
+        other.open.clear()
+        other.answer = Answer(500)
+        cancelled()
+        wait_until(lambda: other.under_way)
+        receiver.open.set()
+        wait_until(lambda: receiver.url not in late.receivers)
+        other.open.set()
+    assert other.types == ["cancelled"]
+    event = Event.get()
+    assert (event.tries, event.last_answer) == (1, "HTTP 500")
 
 
 # Switched off

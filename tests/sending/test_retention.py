@@ -9,19 +9,20 @@ import pytest
 from databases import on_both, on_sqlite
 from own_threads import at_once
 from query_plans import reads_whole, steps
-from samples import DAY, LONDON, MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, TUESDAY_NOON
+from samples import DAY, LONDON, MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from stored_messages import again, decide_on, key_named, store, store_many, take_over
 from texting import carriers
 from texting.access.audit import Audit
 from texting.access.do_not_call import LastReply
 from texting.carriers import Receipt
-from texting.database import PAGE
+from texting.database import PAGE, db
 from texting.events.outbox import Event, EventAddress
 from texting.messages import receipts
 from texting.messages.model import Message, Status
 from texting.replies import inbound
 from texting.replies.model import Reply
+from texting.replies.opt_outs import OptOutMessage
 from texting.sending import retention
 from texting.sending.retention import Retention
 
@@ -101,6 +102,27 @@ def test_replies_go_with_the_shorter_of_both(run_pass):
     run_pass(TUESDAY_NOON + MINUTE, keep_texts=KEPT + MINUTE, keep_messages=2 * KEPT)
     assert [reply.at for reply in Reply.select()] == [TUESDAY_NOON - KEPT]
     assert Audit.select().count() == before
+
+
+@pytest.mark.parametrize("how", ["a pass", "purge", "redact"])
+def test_what_a_callback_is_known_by_is_forgotten_with_the_replies_of_its_time(
+    run_pass, run, at, how
+):
+    for n, age in enumerate((KEPT + MINUTE, KEPT)):
+        with db.atomic():
+            OptOutMessage.note([f"fake {n}", f"fake signature {n}"], TUESDAY_NOON - age)
+    at(TUESDAY_NOON + SECOND)
+    if how == "a pass":
+        run_pass()
+        assert OptOutMessage.select().count() == 4
+        run_pass(keep_texts=KEPT + SECOND)
+    else:
+        at(TUESDAY_NOON + SECOND)
+        run("messages", how, "--older-than", str(KEPT.days + 1))
+        assert OptOutMessage.select().count() == 4
+        at(TUESDAY_NOON)
+        run("messages", how, "--older-than", str(KEPT.days))
+    assert sorted(each.id for each in OptOutMessage.select()) == ["fake 1", "fake signature 1"]
 
 
 def test_many_go_in_batches_and_none_is_left(run_pass):

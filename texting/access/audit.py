@@ -93,6 +93,7 @@ class Audit(Table):
     number = TextField(null=True)  # of the Do Not Call list
     count = IntegerField(null=True)  # where many messages, numbers or events changed
     details = TextField(null=True)
+    link_made_at = InstantField(null=True)  # of the link by which somebody signed in
 
     @classmethod
     def note(cls, what: Action, now: datetime, by: Actor | None = None, **about: Any) -> None:

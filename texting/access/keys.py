@@ -27,6 +27,14 @@ class Role(StrEnum):
 MAY_SEND = (Role.SENDER, Role.TESTER)
 
 
+class KeyRevoked(Exception):
+    """The key has been revoked since the request was authenticated."""
+
+
+class KeyPaused(Exception):
+    """The key has been paused since the request was authenticated."""
+
+
 FIND = "SELECT * FROM api_key WHERE digest = {param} OR old_digest = {param}"
 """In SQL: with many keys, peewee would take a quarter of a create to write it."""
 

@@ -75,15 +75,14 @@ class SignIn(Table):
         made_at = EPOCH + made * MILLISECOND
         if not now - cls.LINK_LASTS < made_at <= now + SKEW:
             return None
-        details = f"by the link of {isoformat(made_at)}"
         with db.transaction():
             key = db.lock_rows(cls._keys(now).where(ApiKey.id == id)).first()
-            used = (Audit.who_key == id) & (Audit.details == details)
+            used = (Audit.who_key == id) & (Audit.link_made_at == made_at)
             paused = (Audit.key == id) & (Audit.what == Action.PAUSED_KEY) & (Audit.at >= made_at)
             ended = Audit.select().where(Audit.at > made_at - cls.LINK_LASTS, used | paused)
             if not key or key.digest[:MARK] != mark or ended.exists():
                 return None
-            return cls._begin(key, now, before, details)
+            return cls._begin(key, now, before, made_at)
 
     @staticmethod
     def _keys(now):
@@ -91,13 +90,15 @@ class SignIn(Table):
         return ApiKey.live(now).where(ApiKey.paused_at.is_null())
 
     @classmethod
-    def _begin(cls, key, now, before, details=None):
+    def _begin(cls, key, now, before, link_made_at=None):
         key.note_use(now)
         cls.delete().where(cls.began_at <= now - cls.LASTS).execute()
         with db.transaction():
             if before:
                 cls.end(before, now)
-            Audit.note(Action.SIGNED_IN, now, Actor(key.name, key.id), details=details)
+            details = link_made_at and f"by the link of {isoformat(link_made_at)}"
+            about = {"details": details, "link_made_at": link_made_at}
+            Audit.note(Action.SIGNED_IN, now, Actor(key.name, key.id), **about)
             id = secrets.token_urlsafe()
             return cls.create(id=id, key=key, digest=key.digest, began_at=now).id
 

@@ -20,13 +20,14 @@ from texting.messages.attempts import Attempt
 from texting.messages.decisions import Selection
 from texting.messages.model import RETRYABLE, WAITING, WITHDRAWN, Message, Status
 from texting.replies.model import Reply
+from texting.replies.opt_outs import OptOutMessage
 from texting.reports import listings, queue
 from texting.reports.listings import Filter
 from texting.sending import outcomes, retention
 
 UNSHOWN = {  # columns
     *("id", "key", "lane", "due_since", "idempotency_key", "request_digest", "response"),
-    *("auto_reply_to", "claim_number", "claims_before_retry"),
+    *("idempotency_digest", "auto_reply_to", "claim_number", "claims_before_retry"),
 }
 SHOWN_OF_ATTEMPTS = ("carrier", "ended_at", "result", "reference", "words")
 LONGEST_ERROR = 80  # characters of it in a list
@@ -240,6 +241,7 @@ def purge(days: int, yes: bool) -> None:
         base.confirm(f"Purge {base.count(number)}?", yes)
     base.say(f"{counted(retention.purge, before, now)} deleted")
     say_replies(counted(Reply.purge, before, now))
+    counted(OptOutMessage.forget, before)
 
 
 @messages.command()
@@ -259,6 +261,7 @@ def redact(to: str | None, days: int | None) -> None:
         before = now - timedelta(days=days)
         total = counted(retention.redact, before, now)
         replies = counted(Reply.purge, before, now)
+        counted(OptOutMessage.forget, before)
     else:
         total = counted(retention.redact_number, to, now)
         replies = counted(Reply.forget_number, to, now)

@@ -187,7 +187,7 @@ class Event(Table):
     A claim moves `next_try_at` to the end of its lease.
     """
 
-    id = BigAutoField()
+    id = BigAutoField()  # never used again: AUTOINCREMENT on SQLite, see migrations
     webhook_id = TextField()
     key = ForeignKeyField(ApiKey, index=False)
     message_id = UUIDField()

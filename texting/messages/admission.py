@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from texting.access.do_not_call import OnDoNotCallList
-from texting.access.keys import ApiKey, Role
+from texting.access.keys import ApiKey, KeyPaused, KeyRevoked, Role
 from texting.access.limits import SECOND, Limit, Window, needs, recipient_reached
 from texting.database import EPOCH
 from texting.messages.model import Message, Status
@@ -34,6 +34,7 @@ class NewMessage(NamedTuple):
     created_at: datetime
     lane: str
     idempotency_key: str | None = None
+    idempotency_digest: str | None = None
     request_digest: str | None = None
     response: str | None = None  # for a repeated request
 
@@ -93,6 +94,11 @@ class Known(NamedTuple):
     def refusal(self, request: Request) -> Exception | None:
         """Return why a message may not be stored, or None; of several limits, the longest wait."""
         message, reached = request.message, []
+        key = self.keys.get(message.key)
+        if key and key.revoked_at:
+            return KeyRevoked()
+        if key and key.paused_at:
+            return KeyPaused()
         if earlier := self.earlier.get(message.unique_key):  # limits do not apply to repeats
             return AlreadyAnswered(earlier)
         if self.listed.get(message.to) and request.spare_opted_out:

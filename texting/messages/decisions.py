@@ -226,13 +226,16 @@ def revoke(key: ApiKey, now: datetime) -> bool:
     if key.revoked_at:
         return False
     to_be_sent = has_status(*WAITING, Status.SENDING) & Message.cancelled_by.is_null()
-    if key.paused_at and Message.select().where(Message.key == key, to_be_sent).exists():
-        raise Refused(
-            f"the key {key.name!r} is paused and has texts that wait, which nobody could resume: "
-            "--cancel cancels them, flask keys resume lets them go first"
-        )
-    if key.revoke(now):
-        return True
+    with db.transaction():
+        if key.paused_at:
+            _await_creates(key)
+            if Message.select().where(Message.key == key, to_be_sent).exists():
+                raise Refused(
+                    f"the key {key.name!r} is paused and has texts that wait, which nobody could "
+                    "resume: --cancel cancels them, flask keys resume lets them go first"
+                )
+        if key.revoke(now):
+            return True
     if ApiKey.get_by_id(key.id).revoked_at:
         return False
     raise Refused(f"the key {key.name!r} was paused or resumed just now: try again")
@@ -246,10 +249,17 @@ def revoke_and_cancel(key: ApiKey, by: str) -> tuple[bool, int]:
     """
     if not key.revoked_at:
         key.pause(clock.now())
+    with db.transaction():
+        _await_creates(key)
     cancelled = 0
     while count := _cancel_all(key, by):
         cancelled += count
     return ApiKey.get_by_id(key.id).revoke(clock.now()), cancelled
+
+
+def _await_creates(key):
+    """Wait for the messages of a paused or revoked key that are being stored; no more follow."""
+    db.lock_rows(ApiKey.select(ApiKey.id).where(ApiKey.id == key.id)).execute()
 
 
 def _cancel_all(key, by):

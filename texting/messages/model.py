@@ -133,6 +133,8 @@ class Message(Table):
     created_at = InstantField(PAST, lambda now: Message.id > first_id(now))
     idempotency_key = TextField(null=True)
     request_digest = TextField(null=True)
+    # What redaction leaves of idempotency_key: its HMAC by the key's secret, which is not stored
+    idempotency_digest = TextField(null=True)
     response = TextField(null=True)  # the body of the 201, if there is an idempotency key
     parts = IntegerField()
     country = TextField()  # ISO 3166, or 001
@@ -321,6 +323,8 @@ def accepted_to(number: str, since: datetime) -> ModelSelect:
     return Message.select().where(Message.to == number, counts).order_by(*latest)
 
 
+IS_FORGOTTEN = SQL("idempotency_key IS NULL AND idempotency_digest IS NOT NULL")
+
 for _name, _columns, _where in (
     ("message_due", [Message.send_at, Message.id], has_status(Status.SCHEDULED)),
     ("message_sendable_key", [Message.key, Message.send_at, Message.id], IS_SENDABLE),
@@ -332,6 +336,7 @@ for _name, _columns, _where in (
     ),
     ("message_awaiting_key", [Message.key, Message.send_at, Message.id], AWAITS_GROUP),
     ("message_expires", [Message.expires_at], IS_WAITING),
+    ("message_forgotten", [Message.key, Message.idempotency_digest], IS_FORGOTTEN),
     ("message_retrying", [Message.due_since], IS_RETRYING),
     (
         "message_finished",

@@ -17,7 +17,7 @@ from texting.database import db
 from texting.messages import admission
 from texting.messages.admission import Decision, NewMessage, Request
 from texting.messages.inserts import Inserts
-from texting.messages.model import Message, accepted_to
+from texting.messages.model import IS_FORGOTTEN, Message, accepted_to
 
 UNLESS_TAKEN = (
     "ON CONFLICT (key_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
@@ -34,7 +34,8 @@ FIELDS = [
 def store(request: Request) -> None:
     """Keep a new message for good.
 
-    Raise AlreadyAnswered if its idempotency key is taken, OnDoNotCallList if its recipient wants no
+    Raise KeyRevoked or KeyPaused if its key has been stopped just now, AlreadyAnswered if its
+    idempotency key is taken, OnDoNotCallList if its recipient wants no
     texts, LimitReached if its key or its recipient may have no more, TooManyParts if its key may
     never have so many, or the database's error.
     """
@@ -60,9 +61,18 @@ def insert_all(requests: Sequence[Request]) -> list[Decision]:
             transaction.rollback()
 
 
-def stored_before(key: int, idempotency_key: str) -> Message | None:
-    """Return the message that was created by this key's request with this idempotency key."""
-    return Message.get_or_none(Message.key == key, Message.idempotency_key == idempotency_key)
+def stored_before(key: int, idempotency_key: str, digest: str) -> Message | None:
+    """Return the message that was created by this key's request with this idempotency key.
+
+    `digest` is the idempotency key's, by which it is known once the message is redacted.
+    """
+    return Message.get_or_none(_is_named(key, idempotency_key, digest))
+
+
+def _is_named(key, idempotency_key, digest):
+    """Match a message by either of two indexes."""
+    by_name = (Message.key == key) & (Message.idempotency_key == idempotency_key)
+    return by_name | (Message.key == key) & IS_FORGOTTEN & (Message.idempotency_digest == digest)
 
 
 # Reading and writing
@@ -74,8 +84,9 @@ def _read(requests):
     Repeats are read last, so that an original that has just used up a limit is found.
     """
     messages = [request.message for request in requests]
-    columns = (ApiKey.id, ApiKey.role, ApiKey.limits)
+    columns = (ApiKey.id, ApiKey.role, ApiKey.limits, ApiKey.paused_at, ApiKey.revoked_at)
     keys = ApiKey.select(*columns).where(ApiKey.id.in_({message.key for message in messages}))
+    keys = db.hold_rows(keys.order_by(ApiKey.id))  # until the messages can be cancelled
     accepted_at = _accepted_to(requests)
     listed = do_not_call.listed({message.to for message in messages})
     known = admission.Known(
@@ -86,7 +97,7 @@ def _read(requests):
         limits = known.key_limits(request)
         known.most.update({each.window_of(key, second): each.number for each in limits})
     known.used.update(KeyUse.of(known.most))
-    known.earlier.update(_earlier({message.unique_key for message in messages} - {None}))
+    known.earlier.update(_earlier([message for message in messages if message.unique_key]))
     return known
 
 
@@ -102,14 +113,21 @@ def _accepted_to(requests):
     return accepted_at
 
 
-def _earlier(unique_keys):
-    """Return the messages with these pairs of key and idempotency key, by pair."""
-    if not unique_keys:
+def _earlier(messages):
+    """Return those stored before with the idempotency keys of these, by key and idempotency key."""
+    if not messages:
         return {}
-    pairs = ((Message.key == key) & (Message.idempotency_key == name) for key, name in unique_keys)
+    names = {(m.key, m.idempotency_key, m.idempotency_digest) for m in messages}
+    named = (_is_named(*each) for each in names)
     columns = Message.key, Message.idempotency_key, Message.response, Message.request_digest
-    found = Message.select(*columns).where(reduce(or_, pairs))
-    return {(message.key_id, message.idempotency_key): message for message in found}
+    found = list(Message.select(*columns, Message.idempotency_digest).where(reduce(or_, named)))
+    by_name = {(each.key_id, each.idempotency_key): each for each in found}
+    by_digest = {(m.key_id, m.idempotency_digest): m for m in found if not m.idempotency_key}
+    earlier = {
+        (key, name): by_name.get((key, name)) or by_digest.get((key, digest))
+        for key, name, digest in names
+    }
+    return {unique_key: message for unique_key, message in earlier.items() if message}
 
 
 def _insert(messages):

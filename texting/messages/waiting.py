@@ -111,6 +111,17 @@ def expire(now: datetime, among: Collection[UUID] | None = None) -> int:
     return len(_change_due(give_up, due, IS_WAITING, now))
 
 
+def cancel_unresumable(now: datetime) -> int:
+    """Cancel some messages whose key was revoked while it was paused; return the count.
+
+    They were being sent then, or a person has let them wait again since.
+    """
+    stopped = ApiKey.paused().where(SQL("revoked_at IS NOT NULL"))
+    stuck = IS_SENDABLE & (Message.in_doubt == 0) & Message.key.in_(stopped)
+    cancel = Message.update(status=Status.CANCELLED, cancelled_by="shell", finished_at=now)
+    return len(_change_due(cancel, Message.select(Message.id).where(stuck), IS_SENDABLE, now))
+
+
 def expire_in_doubt(
     lanes: Collection[str], reason: str, now: datetime, of_paused: bool = False
 ) -> int:

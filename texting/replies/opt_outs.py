@@ -27,7 +27,7 @@ class OptOutMessage(Table):
     """A message that said STOP or START: a captured callback must never count again."""
 
     id = CarrierTextField(primary_key=True)  # the carrier's id for it
-    at = InstantField(PAST)
+    at = InstantField(PAST, index=True)
 
     @classmethod
     def note(cls, ids: Collection[str], now: datetime) -> bool:
@@ -38,6 +38,14 @@ class OptOutMessage(Table):
         rows = [(id, now) for id in sorted(ids)]
         noted = cls.insert_many(rows, [cls.id, cls.at]).on_conflict_ignore().returning(cls.id)
         return not rows or len(list(noted.execute())) == len(rows)
+
+    @classmethod
+    def forget(cls, before: datetime) -> int:
+        """Delete a batch of those that came before an instant; return how many.
+
+        They are kept as long as replies are.
+        """
+        return cls.delete_some(cls.at < before)
 
 
 class Effect(NamedTuple):

@@ -15,14 +15,18 @@ from texting.access.audit import Action, Audit
 from texting.database import PAGE, PAST, InstantField, Table, all_but_broken, db, isoformat
 from texting.messages.model import FINISHED, HAS_ENDED, Message, has_status
 from texting.replies.model import Reply
+from texting.replies.opt_outs import OptOutMessage
 from texting.settings import Settings
 
 EVERY = timedelta(minutes=1)  # between looks once everything old is gone
 
 log = logging.getLogger("scheduler")
 
-REDACTED = dict.fromkeys(("to", "message", "response", "request_digest"))
-"""What redaction empties. Even a digest could be reversed by trying all numbers."""
+REDACTED = dict.fromkeys(("to", "message", "response", "request_digest", "idempotency_key"))
+"""What redaction empties. Even a digest could be reversed by trying all numbers.
+
+But for `idempotency_digest`: nobody can make it who has not the key's secret.
+"""
 
 
 class Retention(Table):
@@ -51,13 +55,14 @@ def redact_and_purge(settings: Settings, now: datetime) -> Counter:
     if not kept or not (row := Retention.claim(now)):
         return Counter()
     done, until = Counter({"replies purged": Reply.purge_old(now - min(kept))}), {}
+    forgotten = OptOutMessage.forget(now - min(kept))
     if settings.keep_messages:
         before = now - settings.keep_messages
         done["purged"], until["purged_until"] = purge_some(row.purged_until, before)
     if settings.keep_texts:
         before = now - settings.keep_texts
         done["redacted"], until["redacted_until"] = redact_oldest(row.redacted_until, before)
-    next_at = now if +done else Retention.next_at
+    next_at = now if +done or forgotten else Retention.next_at
     Retention.update(next_at=next_at, **until).execute()
     return +done
 
