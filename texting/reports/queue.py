@@ -34,9 +34,9 @@ GROUP BY attempt.carrier ORDER BY attempt.carrier
 """Count the messages that each carrier was given and has yet to answer."""
 
 
-def awaiting_approval() -> int:
-    """Count the messages that wait for approval."""
-    return count_up_to(model.AWAITS_APPROVAL)
+def awaiting_approval(most: int | None = None) -> int:
+    """Count the messages that wait for approval, up to `most`."""
+    return count_up_to(model.AWAITS_APPROVAL, most, Message.status, Message.send_at)
 
 
 class Approvals(NamedTuple):
@@ -66,9 +66,9 @@ def approvals_by_key() -> list[tuple[str, int]]:
     return list(counts.group_by(ApiKey.name).order_by(messages.desc(), ApiKey.name).tuples())
 
 
-def awaiting_carrier() -> int:
-    """Count the messages that may be sent now."""
-    return count_up_to(model.IS_SENDABLE)
+def awaiting_carrier(most: int | None = None) -> int:
+    """Count the messages that may be sent now, up to `most`."""
+    return count_up_to(model.IS_SENDABLE, most, Message.key, Message.send_at)
 
 
 def to_be_sent(now: datetime) -> int:
