@@ -292,6 +292,27 @@ def test_title_and_type_tell_a_pager_what_it_is(look, people):
     ]
 
 
+@on_both
+def test_texts_of_a_carrier_in_trouble_are_no_second_problem(look, people):
+    """Nothing goes, and then the reason is known; it is told as over once texts go again."""
+    CarrierState.record_pass(TUESDAY_NOON, {"twilio": []})
+    store(send_at=TUESDAY_NOON - 3 * MINUTE)
+    CarrierState.begin_pause("twilio", TUESDAY_NOON, trouble="no answer", is_down=True)
+    look(TUESDAY_NOON)
+    assert titles(people) == ["carrier twilio is down"]
+    CarrierState.update(trouble=None, is_down=False, trouble_since=None).execute()
+    look(TUESDAY_NOON)
+    assert titles(people)[1:] == ["texts are due, nothing is sent", "over: carrier twilio is down"]
+    trouble()
+    look(TUESDAY_NOON)
+    assert titles(people)[3:] == ["carrier twilio refuses the account"]
+    CarrierState.update(trouble=None, trouble_since=None).execute()
+    Message.update(status=Status.SENT, finished_at=TUESDAY_NOON).execute()
+    look(TUESDAY_NOON)
+    over = ["carrier twilio refuses the account", "texts are due, nothing is sent"]
+    assert sorted(titles(people)[4:]) == [f"over: {each}" for each in over]
+
+
 # Limits
 
 

@@ -97,9 +97,11 @@ def _problems(settings, now):
                 f"{problem.what_to_do}"
             )
             yield Notification(problem.title, text, "failure")
-    # What is not reported while no scheduler is running may last all the same
-    no_scheduler = any(each.kind == "scheduler" for each in found.values())
-    hidden = health.BY_SCHEDULERS if no_scheduler else ()
+    # What is not reported beside its cause may last all the same
+    kinds = {each.kind for each in problems}
+    hidden = {*health.BY_SCHEDULERS} if "scheduler" in kinds else set()
+    if any(each.stops and each.kind != "stalled" for each in problems):
+        hidden.add("stalled")
     for told in Notice.select().where(Notice.subject.startswith(PROBLEM), Notice.level == 1):
         kind, _, name = told.subject.removeprefix(PROBLEM).partition(" ")
         if told.subject in found or kind in hidden:
