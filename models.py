@@ -11,7 +11,7 @@ from texting.messages.attempts import Attempt
 from texting.messages.early_receipts import EarlyReceipt
 from texting.messages.model import Message
 from texting.monitoring.dead_web import PublicAddress
-from texting.monitoring.notices import Notice
+from texting.monitoring.notices import Notice, OutgoingNotice
 from texting.replies.model import Reply
 from texting.replies.opt_outs import IgnoredOptOut, OptOutMessage
 from texting.sending.carrier_state import CarrierState
@@ -24,6 +24,6 @@ TABLES = [
     *(EventAddress, Event),
     *(Message, Attempt, EarlyReceipt, Reply, IgnoredOptOut, OptOutMessage),
     *(CarrierState, Heartbeat, Retention),
-    *(Notice, PublicAddress),
+    *(Notice, OutgoingNotice, PublicAddress),
 ]
 """A table comes after those that it refers to."""

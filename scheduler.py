@@ -40,6 +40,7 @@ MOVES = (
     *("rescheduled", "taken over"),
 )
 WAITS = ("waiting for approval", "waiting for a carrier")
+MANY = 1_000  # messages that wait; they are counted up to here, since texts go out meanwhile
 
 TEND_EVERY = 5  # seconds between rounds of chores, like promotion
 TENDS = 0.2  # seconds of chores in a round, plus a batch: texts may have to wait
@@ -132,8 +133,8 @@ class Scheduler:
             self.report_unmatched(self.clock.now())
         counts = Counter(self.counts)
         self.counts.clear()
-        counts["waiting for approval"] = queue.awaiting_approval()
-        counts["waiting for a carrier"] = queue.awaiting_carrier()
+        counts["waiting for approval"] = queue.awaiting_approval(MANY)
+        counts["waiting for a carrier"] = queue.awaiting_carrier(MANY)
         database.db.close()
         return counts
 
@@ -343,8 +344,13 @@ class Scheduler:
 
 def line(counts: Counter) -> str:
     """Write the counts of a pass in one line, without those that are 0."""
-    told = [f"{counts[name]} {name}" for name in (*MOVES, *WAITS) if counts[name]]
+    told = [f"{counts[name]} {name}" for name in MOVES if counts[name]]
+    told += [f"{_up_to_many(counts[name])} {name}" for name in WAITS if counts[name]]
     return ", ".join(told) or "nothing to do"
+
+
+def _up_to_many(count):
+    return f"{MANY:,}+" if count >= MANY else str(count)
 
 
 def main() -> int:

@@ -529,6 +529,16 @@ def test_the_line_names_each_count_that_is_not_0(run_pass, carrier):
     )
 
 
+@pytest.mark.parametrize(("waiting", "told"), [(999, "999"), (1000, "1,000+"), (1001, "1,000+")])
+def test_what_waits_is_counted_up_to_a_thousand_after_a_pass(run_pass, waiting, told):
+    """The thread that sends counts it, and a million would take it seconds."""
+    store_many(waiting)
+    store_many(waiting, approved=False)
+    assert scheduler.line(run_pass(TUESDAY_NOON, carrier=None)) == (
+        f"{told} waiting for approval, {told} waiting for a carrier"
+    )
+
+
 def test_the_log_has_a_line_an_event_without_number_or_text(run_pass, carrier, caplog):
     caplog.set_level("INFO")
     sent, failed = store(message="attack at dawn"), store(message="attack at dusk", to=NEIGHBOUR)

@@ -17,6 +17,7 @@ from texting.messages import decisions, storing
 from texting.messages.admission import Request
 from texting.messages.model import Status
 from texting.reports import listings, queue
+from texting.sending import claims
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
@@ -239,9 +240,9 @@ def test_what_waits_is_nobodys_fault_and_what_was_sent_still_counts():
     store(before, key=paused, status=Status.SCHEDULED)
     store(before, key=paused, due_since=before)
     store(before, key=paused, status=Status.SENT, finished_at=before)
-    assert queue.oldest_due(TUESDAY_NOON) == before
+    assert [each.since for each in queue.due(TUESDAY_NOON, claims.ready())] == [before] * 3
     paused.pause(TUESDAY_NOON)
-    assert queue.oldest_due(TUESDAY_NOON) is None
+    assert queue.due(TUESDAY_NOON, claims.ready()) == []
     assert queue.to_be_sent(TUESDAY_NOON) == 0
     assert queue.last_sent_at() == before
     assert listings.times_texted([NEW_YORK], before) == {NEW_YORK: 1}

@@ -11,13 +11,8 @@ from playhouse.schema_diff import diff_models
 import models
 from databases import on_both, renamed
 from running import ROOT
-from samples import TUESDAY_NOON
 from texting import database
-from texting.access.audit import Audit
-from texting.access.keys import ApiKey
-from texting.database import db, isoformat
-from texting.events.outbox import Event
-from texting.messages.model import Message
+from texting.database import db
 
 pytestmark = on_both
 
@@ -110,8 +105,7 @@ def test_columns_and_indexes_are_those_that_the_models_would_make(migrated):
 
 
 def test_a_database_of_a_draft_is_refused(migrated):
-    first = MIGRATIONS[0]
-    db.execute_sql(f"UPDATE schema_migration SET name = '0001_initial' WHERE name = '{first}'")
+    db.execute_sql("UPDATE schema_migration SET name = '0001_initial' WHERE name = '0001_tables'")
     with pytest.raises(database.Refused, match="this database was made by a draft"):
         database.upgrade()
     assert not database.is_migrated()
@@ -123,55 +117,6 @@ def test_tables_of_a_later_version_are_no_draft(migrated):
     )
     assert database.upgrade() == []
     assert database.is_migrated()
-
-
-BEFORE_0004 = """
-INSERT INTO api_key (id, name, digest, created_at) VALUES (1, 'app', 'd', 0);
-INSERT INTO event (id, webhook_id, key_id, message_id, at, body, tries, next_try_at)
-    VALUES (3, 'evt_3', 1, '00000000000000000000000000000003', 1, '{}', 2, 5),
-           (7, 'evt_7', 1, '00000000000000000000000000000007', 1, '{}', 0, 5);
-INSERT INTO audit (at, who, who_key, what, details)
-    VALUES (9, 'Ann', 1, 'signed in', NULL),
-           (9, 'Ann', 1, 'signed in', 'by the link of 2026-03-03T17:00:00.123Z');
-"""
-MESSAGE_BEFORE_0004 = """
-INSERT INTO message (id, key_id, "to", message, first_send_at, send_at, expires_at, status,
-    manual_mode, available_to_group, check_dnc, approved, attempts, max_retries, lane, created_at,
-    idempotency_key, parts, country)
-    VALUES ('{id}', 1, {text}, {text}, 1, 1, 1, 'sent', false, false, false, true, 1, 3, 'US', 1,
-            '{name}', 1, 'US')
-"""
-
-
-def test_what_was_there_before_0004_is_kept_and_counts_once(migrated_by):
-    migrated_by([name for name in MIGRATIONS if name < "0004"])
-    statements = [each for each in BEFORE_0004.split(";") if each.strip()]
-    for number, text in ((1, "'x'"), (2, "NULL")):
-        id, name = f"{number:032x}", f"order-{number}"
-        statements.append(MESSAGE_BEFORE_0004.format(id=id, text=text, name=name))
-    for statement in statements:
-        db.execute_sql(statement)
-    assert "0004_once" in database.upgrade()
-    events = [(each.id, each.webhook_id, each.tries) for each in Event.select().order_by(Event.id)]
-    assert events == [(3, "evt_3", 2), (7, "evt_7", 0)]
-    links = [each.link_made_at for each in Audit.select().order_by(Audit.id)]
-    assert [each and isoformat(each) for each in links] == [None, "2026-03-03T17:00:00.123Z"]
-    names = {each.id.int: each.idempotency_key for each in Message.select()}
-    assert names == {1: "order-1", 2: None}
-
-
-@pytest.mark.parametrize("kind", ["sqlite"])
-def test_on_sqlite_too_the_id_of_a_deleted_event_is_not_given_again(migrated):
-    key = ApiKey.create(name="app", digest="d", created_at=TUESDAY_NOON)
-    given = set()
-    for _ in range(3):
-        message_id = uuid.uuid4()
-        event = Event.create(
-            webhook_id="evt", key=key, message_id=message_id, at=TUESDAY_NOON, body="{}"
-        )
-        given.add(event.id)
-        Event.delete().execute()
-    assert len(given) == 3
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(migrated_by, tmp_path):

@@ -166,7 +166,7 @@ def test_texts_that_are_due_and_do_not_go_are_told_whatever_the_reason(approver,
         in approver.read()
     )
     assert "Waits: texts are not going out" in approver.page.text
-    held(Status.SENT, finished_at=TUESDAY_NOON + 3 * MINUTE)
+    held(Status.SENT, finished_at=TUESDAY_NOON + 3 * MINUTE, carrier="twilio")
     assert "Sends at once" in approver.read()
 
 

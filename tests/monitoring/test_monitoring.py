@@ -28,6 +28,7 @@ from texting.events.outbox import EventAddress
 from texting.messages.model import Status
 from texting.monitoring import health, metrics
 from texting.monitoring.abuse import Abuse
+from texting.reports import queue
 from texting.sending.carrier_state import CarrierState
 from texting.settings import VERSION
 
@@ -355,6 +356,39 @@ def test_a_carrier_that_is_no_longer_used_is_not_reported(healthz):
     CarrierState.begin_pause("old", SUNDAY_NIGHT, SUNDAY_NIGHT, trouble="wrong token")
     CarrierState.record_pass(TUESDAY_NOON, {"new": []})
     assert healthz(TUESDAY_NOON).json["problems"] == []
+
+
+@on_both
+def test_what_awaits_approval_again_is_not_due(healthz, problems):
+    """A refusal, an approval and a cancel that are undone leave a text to a person."""
+    CarrierState.record_pass(TUESDAY_NOON, {"fake": []})
+    key = key_named("Ann")
+    refused = store(manual_mode=True, approved=False)
+    decide_on(refused).decide(False, key.name, TUESDAY_NOON)
+    decide_on(refused).undo_cancel(key.name, TUESDAY_NOON)
+    store(approved=False, due_since=TUESDAY_NOON, status=Status.SCHEDULED)
+    later = TUESDAY_NOON + 3 * MINUTE
+    CarrierState.record_pass(later, {"fake": []})
+    assert healthz(later, "?strict").json["oldest_due_seconds"] == 0
+    assert problems(later) == []
+    assert queue.to_be_sent(later) == 0
+
+
+@on_both
+def test_no_text_is_due_before_its_time_and_no_figure_is_negative(healthz, stats):
+    """Another machine's clock may be ahead, and what was approved waits for ten seconds."""
+    ahead = TUESDAY_NOON + 5 * SECOND
+    for status in (Status.QUEUED, Status.SCHEDULED, Status.SENDING):
+        claimed = {"claimed_for": "fake"} if status == Status.SENDING else {}
+        held(status, send_at=ahead, approved_at=ahead, **claimed)
+    store(due_since=ahead, send_at=ahead)
+    CarrierState.record_pass(ahead, {"fake": []})
+    store(status=Status.SENT, finished_at=ahead, carrier="fake")
+    told = healthz(TUESDAY_NOON).json
+    figures = [told[f"{name}_seconds"] for name in ("oldest_due", "last_sent", "last_pass")]
+    assert figures == [0, 0, 0]
+    assert stats(TUESDAY_NOON)["oldest_due"] is None
+    assert healthz(ahead + SECOND).json["oldest_due_seconds"] == 1
 
 
 # Read once a second at most

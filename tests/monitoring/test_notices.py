@@ -13,6 +13,7 @@ from carrier_servers import DRIP, Answer, playing
 from databases import on_both
 from own_threads import at_once
 from people import People
+from running import wait_until
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
 from stored_messages import decide_on, held, key_named, store
 from texting.access import limits
@@ -25,7 +26,7 @@ from texting.events.outbox import Event, EventAddress
 from texting.messages import model
 from texting.messages.model import Message, Status
 from texting.monitoring import notices
-from texting.monitoring.notices import Notice, Notices
+from texting.monitoring.notices import LEASE, Notice, Notices, Notification, OutgoingNotice
 from texting.replies import inbound
 from texting.replies import model as replies
 from texting.sending.carrier_state import CarrierState
@@ -292,6 +293,27 @@ def test_title_and_type_tell_a_pager_what_it_is(look, people):
     ]
 
 
+@on_both
+def test_texts_of_a_carrier_in_trouble_are_no_second_problem(look, people):
+    """Nothing goes, and then the reason is known; it is told as over once texts go again."""
+    CarrierState.record_pass(TUESDAY_NOON, {"twilio": []})
+    store(send_at=TUESDAY_NOON - 3 * MINUTE)
+    CarrierState.begin_pause("twilio", TUESDAY_NOON, trouble="no answer", is_down=True)
+    look(TUESDAY_NOON)
+    assert titles(people) == ["carrier twilio is down"]
+    CarrierState.update(trouble=None, is_down=False, trouble_since=None).execute()
+    look(TUESDAY_NOON)
+    assert titles(people)[1:] == ["texts are due, nothing is sent", "over: carrier twilio is down"]
+    trouble()
+    look(TUESDAY_NOON)
+    assert titles(people)[3:] == ["carrier twilio refuses the account"]
+    CarrierState.update(trouble=None, trouble_since=None).execute()
+    Message.update(status=Status.SENT, finished_at=TUESDAY_NOON).execute()
+    look(TUESDAY_NOON)
+    over = ["carrier twilio refuses the account", "texts are due, nothing is sent"]
+    assert sorted(titles(people)[4:]) == [f"over: {each}" for each in over]
+
+
 # Limits
 
 
@@ -503,13 +525,93 @@ def test_an_address_that_fails_is_logged_once_an_hour_over_all_schedulers(look, 
     assert len(look(TUESDAY_NOON)) == 2
     assert len(caplog.messages) == 1
     awaiting()
-    assert len(look(TUESDAY_NOON + HOUR - MINUTE)) == 1
+    assert len(look(TUESDAY_NOON + HOUR - MINUTE)) == 3, "the first two, again"
     assert len(caplog.messages) == 1
     awaiting(now=TUESDAY_NOON + HOUR)
-    assert len(look(TUESDAY_NOON + HOUR + 14 * MINUTE)) == 1
+    assert len(look(TUESDAY_NOON + HOUR + 14 * MINUTE)) == 3
     assert len(caplog.messages) == 2
     assert "s3cret" not in caplog.text
     assert caplog.records[0].levelno == logging.ERROR
+
+
+@on_both
+def test_a_notice_that_fails_is_tried_after_half_a_minute_and_after_two(look, people):
+    used(key_named("shop"), 10, "10/d")
+    people.answer = Answer(500)
+    again = TUESDAY_NOON + MINUTE / 2
+    (told,) = look(TUESDAY_NOON)
+    assert look(again - MILLISECOND) == []
+    assert look(again) == [told]
+    assert look(again + 2 * MINUTE - MILLISECOND) == []
+    assert look(again + 2 * MINUTE) == [told]
+    assert look(again + HOUR) == []
+    assert OutgoingNotice.select().count() == 0
+
+
+def test_a_notice_that_was_accepted_at_last_is_sent_no_more(look, people):
+    used(key_named("shop"), 10, "10/d")
+    people.answer = Answer(500)
+    (told,) = look(TUESDAY_NOON)
+    people.answer = Answer()
+    assert look(TUESDAY_NOON + MINUTE) == [told]
+    assert look(TUESDAY_NOON + 5 * MINUTE) == []
+
+
+def test_only_the_address_that_failed_is_told_again(look, people):
+    trouble()
+    for other in playing(People):
+        other.answer = Answer(500)
+        both = f"{people.url} {other.url}"
+        assert len(look(TUESDAY_NOON, notify_url=both)) == len(other.told) == 1
+        assert look(TUESDAY_NOON + MINUTE, notify_url=both) == []
+        assert len(other.told) == 2
+
+
+def test_that_it_is_over_replaces_the_notice_that_did_not_go_out(look, people):
+    trouble()
+    people.answer = Answer(500)
+    look(TUESDAY_NOON)
+    well()
+    people.answer = Answer()
+    (told,) = look(TUESDAY_NOON + MINUTE)
+    assert told.endswith("is over: carrier twilio refuses the account.")
+    assert look(TUESDAY_NOON + 2 * MINUTE) == []
+
+
+@on_both
+def test_of_several_schedulers_one_tries_again(settings, people, at):
+    at(TUESDAY_NOON)
+    for number in range(5):
+        fails(f"receiver {number}")
+    people.answer = Answer(500)
+    schedulers = [Notices(settings._replace(notify_url=people.url)) for _ in range(4)]
+    for each in schedulers:
+        each.start()
+    schedulers[0].look()
+    failed = OutgoingNotice.next_try_at == TUESDAY_NOON + MINUTE / 2
+    wait_until(lambda: OutgoingNotice.select().where(failed).count() == 5)
+    people.answer = Answer()
+    at(TUESDAY_NOON + MINUTE)
+    at_once(*[each.look for each in schedulers])
+    for each in schedulers:
+        each.finish(look=True)
+    assert len(people.told) == 10
+
+
+def test_a_notice_whose_scheduler_died_is_sent_by_another(look, people):
+    trouble()
+    OutgoingNotice.write([1], TUESDAY_NOON, 0, Notification("A", "B", "warning", "C"))
+    assert OutgoingNotice.claim(1, TUESDAY_NOON)
+    assert "B" not in look(TUESDAY_NOON + LEASE - MILLISECOND)
+    assert look(TUESDAY_NOON + LEASE) == ["B"]
+
+
+def test_a_notice_of_an_address_that_is_gone_is_forgotten(look):
+    OutgoingNotice.write([2], TUESDAY_NOON, 0, Notification("A", "B", "warning", "C"))
+    assert look(TUESDAY_NOON + DAY) == []
+    assert OutgoingNotice.select().count() == 1
+    assert look(TUESDAY_NOON + DAY + MILLISECOND) == []
+    assert OutgoingNotice.select().count() == 0
 
 
 @pytest.mark.parametrize(

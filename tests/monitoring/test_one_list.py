@@ -78,6 +78,6 @@ def test_an_approver_sees_only_what_keeps_texts_from_going(troubled):
     visitor = signed_in(app, "Ann", "front")
     visitor.read()
     alerts = [attrs for _, attrs in visitor.page.elements if attrs.get("role") == "alert"]
-    assert len(alerts) == sum(each.stops for each in found) == 2
+    assert len(alerts) == sum(each.stops for each in found) == 3
     assert "webhooks for" not in visitor.page.text
     assert "flask" not in visitor.page.text

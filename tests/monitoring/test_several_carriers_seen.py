@@ -22,7 +22,7 @@ from several_carriers import (
     UNREACHED,
     written,
 )
-from stored_messages import store, store_many
+from stored_messages import key_named, store, store_many
 from texting.carriers.configs import CarrierConfig
 from texting.database import db
 from texting.messages.model import Message, Status
@@ -169,6 +169,101 @@ def test_how_many_texts_no_carrier_may_be_used_for_is_told(
     run_both(TUESDAY_NOON, configs)
     assert problems(app) == ["2 texts have no usable carrier for their country and key"]
     assert statuses_of() == {Status.QUEUED}
+
+
+# Through which of them nothing goes
+
+OF_EACH = (
+    "twilio://AC1:token@+15005550006#name=us&countries=US "
+    "twilio://AC2:other@+15005550006#name=eu&countries=GB&keys=shop"
+)
+LATE = TUESDAY_NOON + 3 * MINUTE
+DUE = "for 120 s though texts have been due since 2026-03-03T17:00:00.000Z"
+
+
+@pytest.fixture
+def stuck(settings):
+    """The kinds of problems, and the sentence about texts that do not go, if there is one."""
+
+    def read_at(now, carrier_url=OF_EACH):
+        names = [word.partition("name=")[2].partition("&")[0] for word in carrier_url.split()]
+        CarrierState.record_pass(now, dict.fromkeys(names, ()))
+        found = read(now, settings._replace(carrier_url=carrier_url)).problems()
+        (sentence,) = [each.sentence for each in found if each.kind == "stalled"] or [None]
+        return [each.kind for each in found], sentence
+
+    return read_at
+
+
+def british(**more):
+    return store(country="GB", key=key_named("shop"), **more)
+
+
+WAYS = {
+    "queued": {},
+    "scheduled": {"status": Status.SCHEDULED},
+    "retrying": {"due_since": TUESDAY_NOON, "status": Status.SCHEDULED, "send_at": LATE + MINUTE},
+    "under way": {"status": Status.SENDING, "claimed_for": "eu"},
+}
+
+
+@on_both
+@pytest.mark.parametrize("way", WAYS)
+def test_what_goes_through_another_carrier_hides_no_texts_that_do_not(stuck, tester, way):
+    taken = {"status": Status.SENT, "finished_at": LATE - MINUTE}
+    british(**WAYS[way])
+    store(carrier="us", **taken)
+    store(key=tester, carrier="(testers)", **taken)
+    why = ": 1 text has no answer yet" if way == "under way" else ""
+    assert stuck(LATE) == (["stalled"], f"nothing was sent through eu {DUE}{why}")
+    store(carrier="eu", **taken)
+    assert stuck(LATE) == ([], None)
+    assert stuck(LATE + MINUTE)[0] == []
+    assert stuck(LATE + 2 * MINUTE)[0] == ["stalled"]
+
+
+@on_both
+def test_a_testers_texts_do_not_hide_that_nothing_goes(stuck, tester):
+    british()
+    store(key=tester, status=Status.SENT, finished_at=LATE, carrier="(testers)")
+    one = "twilio://AC1:token@+15005550006#name=us"
+    assert stuck(LATE, one) == (["stalled"], f"nothing was sent through us {DUE}")
+    store(key=tester)
+    assert stuck(LATE, one)[0] == ["stalled"]
+    store(status=Status.SENT, finished_at=LATE, carrier="us")
+    assert stuck(LATE, one)[0] == []
+
+
+@on_both
+def test_texts_without_a_carrier_or_with_one_in_trouble_are_one_problem(stuck, at):
+    at(LATE)
+    store(country="FR")
+    assert stuck(LATE) == (["unroutable"], None)
+    british()
+    british(status=Status.SENDING, claimed_for="eu")
+    CarrierState.begin_pause("eu", LATE, trouble="no connection", is_down=True)
+    assert stuck(LATE) == (["down", "unroutable"], None)
+    store(status=Status.SENDING, claimed_for="us")
+    kinds, sentence = stuck(LATE)
+    assert kinds == ["down", "unroutable", "stalled"]
+    assert sentence == f"nothing was sent through us {DUE}: 1 text has no answer yet"
+
+
+def test_the_stand_in_of_a_carrier_in_trouble_is_the_one_that_is_stuck(stuck, at):
+    at(LATE)
+    british()
+    both = OF_EACH.replace("US", "GB")
+    stuck(LATE, both)
+    CarrierState.begin_pause("us", LATE, trouble="no credit")
+    assert stuck(LATE, both)[1] == f"nothing was sent through eu {DUE}"
+
+
+def test_a_text_in_doubt_waits_for_the_carrier_that_may_have_it(stuck, at):
+    at(LATE)
+    british(in_doubt=1, in_doubt_since=TUESDAY_NOON, in_doubt_with="us")
+    assert stuck(LATE)[1] == f"nothing was sent through us {DUE}"
+    CarrierState.begin_pause("us", LATE, trouble="no connection", is_down=True)
+    assert stuck(LATE) == (["down"], None)
 
 
 def statuses_of():

@@ -16,6 +16,7 @@ from texting.messages.model import FINISHED, Status, first_id
 from texting.reports import listings, queue, usage
 from texting.reports.arrivals import arrivals
 from texting.reports.listings import Filter
+from texting.sending import claims
 
 pytestmark = on_both
 
@@ -31,7 +32,8 @@ ASKED_OFTEN = {
     "await a carrier": queue.awaiting_carrier,
     "under way": queue.under_way,
     "countries that are new to a key": lambda: KeyCountry.take_news(TUESDAY_NOON),
-    "oldest due": lambda: queue.oldest_due(TUESDAY_NOON),
+    "due": lambda: queue.due(TUESDAY_NOON, claims.ready()),
+    "whether a carrier took one": lambda: queue.taken_since(TUESDAY_NOON, "fake"),
     "waiting, by status": queue.waiting,
     "ended": lambda: queue.ended_since(OLD),
     "ended, up to a number": lambda: queue.ended_since(OLD, 50),

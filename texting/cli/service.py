@@ -164,7 +164,7 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
 def state_as_object(state: health.Health) -> dict[str, object]:
     """Return the state of the service as a JSON object."""
     told = state._asdict()
-    for name in ("now", "stalled_after", "expected_since", "under_way", "answered_at"):
+    for name in ("now", "stalled_after", "expected_since", "under_way", "answered_at", "stuck"):
         del told[name]
     told["problems"] = [each.sentence for each in state.problems()]
     for name in ("carriers", "arrivals"):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from texting import database
 from texting.access.keys import ids_of
-from texting.carriers.configs import telling_receipts
+from texting.carriers.configs import CarrierConfig, telling_receipts
 from texting.carriers.lanes import TESTERS, Lane, Routes
 from texting.database import clock, isoformat
 from texting.monitoring.dead_web import PublicAddress
@@ -141,9 +141,12 @@ class Health(NamedTuple):
     arrivals: Sequence[Arrivals] = ()  # of the carriers that report whether texts arrived
     under_way: Mapping[str, int] = {}  # texts that carriers have yet to answer, by carrier
     answered_at: datetime | None = None  # when PUBLIC_URL last did, if it has stopped
+    # Carriers that took nothing for `stalled_after` though they could, and since when texts are due
+    stuck: Mapping[str, datetime] = {}
 
     def seconds_since(self, instant: datetime | None) -> int | None:
-        return instant and round((self.now - instant).total_seconds())
+        """Return how long ago an instant was; 0 where another machine's clock is ahead."""
+        return instant and max(0, round((self.now - instant).total_seconds()))
 
     @property
     def is_silent(self) -> bool:
@@ -152,19 +155,19 @@ class Health(NamedTuple):
         return since is not None and self.now - since > self.stalled_after
 
     @property
-    def is_stuck(self) -> bool:
-        """Whether texts have been due for `stalled_after`, and none was sent."""
-        limit = self.now - self.stalled_after
-        is_due = self.oldest_due is not None and self.oldest_due < limit
-        return is_due and not (self.last_sent_at and self.last_sent_at >= limit)
+    def in_trouble(self) -> set[str]:
+        """The carriers whose trouble is a problem of its own."""
+        if self.carriers:
+            return {each.carrier for each in self.carriers if each.trouble}
+        return {self.carrier} if self.trouble else set()
 
-    def holds(self, carriers: Collection[str]) -> bool:
-        """Return whether texts are waiting that may go through these carriers."""
-        if self.is_silent or self.is_stuck:
-            return True
-        if not self.carriers:
-            return TESTERS not in carriers and (bool(self.trouble) or not self.carrier)
-        return {*carriers} <= {each.carrier for each in self.carriers if each.trouble}
+    def holds(self, carriers: Sequence[str]) -> bool:
+        """Return whether texts wait that may go through these carriers, the first choice first."""
+        if not carriers and self.carrier and not self.carriers:
+            carriers = (self.carrier,)  # the web does not know CARRIER_URL
+        well = [each for each in carriers if each not in self.in_trouble]
+        is_idle = not self.carrier and TESTERS not in carriers
+        return self.is_silent or is_idle or not well or well[0] in self.stuck
 
     def problems(self) -> list[Problem]:
         """Return the problems; first a full disk, because then no other can be recorded."""
@@ -179,7 +182,7 @@ class Health(NamedTuple):
         if texts := self.without_carrier:
             have, their = ("text has", "its") if texts == 1 else ("texts have", "their")
             why = f"no usable carrier for {their} country and key"
-            yield Problem("unroutable", f"{texts} {have} {why}")
+            yield Problem("unroutable", f"{texts} {have} {why}", stops=True)
         if self.trouble and not self.carriers:
             yield _trouble(self)
         yield from arrival_problems(self.arrivals)
@@ -192,10 +195,10 @@ class Health(NamedTuple):
             last = self.last_pass_at
             when = f"one last ran at {isoformat(last)}" if last else "none has run yet"
             yield Problem("scheduler", f"{NO_SCHEDULER}: {when}", stops=True)
-        if self.is_stuck:
+        if self.stuck:
             seconds = int(self.stalled_after.total_seconds())
             through, why = self._what_is_stuck()
-            due = f"though texts have been due since {isoformat(self.oldest_due)}"
+            due = f"though texts have been due since {isoformat(min(self.stuck.values()))}"
             sentence = f"nothing was sent{through} for {seconds} s {due}{why}"
             yield Problem("stalled", sentence, stops=True)
         if self.answered_at:
@@ -203,14 +206,11 @@ class Health(NamedTuple):
             yield Problem("public", f"PUBLIC_URL has not answered since {since}")
 
     def _what_is_stuck(self):
-        """Return, as parts of a sentence, the carriers through which nothing is sent, and why.
-
-        These are the carriers that have yet to answer, if any.
-        """
-        names = [*self.under_way] or [each.carrier for each in self.carriers] or [self.carrier]
-        if not any(names):
+        """Return, as parts of a sentence, the carriers through which nothing is sent, and why."""
+        if not any(self.stuck):
             return "", ": CARRIER_URL is not set"
-        texts = sum(self.under_way.values())
+        names = sorted(filter(None, self.stuck))
+        texts = sum(self.under_way.get(name, 0) for name in names)
         have = "text has" if texts == 1 else "texts have"
         why = f": {texts} {have} no answer yet" if texts else ""
         return f" through {', '.join(names)}", why
@@ -258,10 +258,11 @@ def read(now: datetime, settings: Settings) -> Health:
     several, configs = CarrierState.of_latest_pass(), settings.carrier_configs
     # The first one in trouble stands for all
     carrier = next((state for state in several if state.trouble), several[0] if several else None)
-    return Health(
+    due = queue.due(now, claims.ready())
+    found = Health(
         now,
         settings.stalled_after,
-        oldest_due=queue.oldest_due(now),
+        oldest_due=due[0].since if due else None,
         retrying=queue.retrying(),
         last_sent_at=queue.last_sent_at(),
         last_pass_at=carrier and carrier.last_pass_at,
@@ -279,6 +280,28 @@ def read(now: datetime, settings: Settings) -> Health:
         under_way=queue.under_way(),
         answered_at=_last_answer(settings),
     )
+    known = {config.name: config for config in configs}
+    routes = Routes(known.get(each.name) or CarrierConfig(each.name) for each in several)
+    return found._replace(stuck=_stuck(found, due, routes))
+
+
+def _stuck(state, due, routes):
+    """Return the carriers that took no text for `stalled_after`, and since when some are due.
+
+    A text whose carriers are all in trouble, or that has none, waits for a known reason.
+    """
+    limit, since = state.now - state.stalled_after, {}
+    late = [each for each in due if each.since < limit]
+    names = ids_of(routes.keys) if late and routes.keys else {}
+    for each in late:
+        lane = Lane.read(each.lane or "")
+        may = (each.carrier,) if each.carrier else routes.order(lane, names.get(each.key_id, ""))
+        doubts = [name for name in lane.doubts if name in routes.names]  # they are asked first
+        may = doubts[:1] or [name for name in may if name not in state.in_trouble]
+        for name in may[:1]:
+            since.setdefault(name, each.since)
+    well = [name for name in since if name not in state.in_trouble]
+    return {name: since[name] for name in well if not queue.taken_since(limit, name)}
 
 
 def _last_answer(settings):

@@ -1,6 +1,7 @@
 """Notify people, through Apprise, of texts and replies that wait, of problems and of keys.
 
-Every scheduler looks. The database records each notification, so only one of them sends it.
+Every scheduler looks. What one of them notices is recorded together with what is to be sent to each
+address, so only one notices it, and whichever runs then tries again.
 """
 
 import logging
@@ -9,18 +10,20 @@ import re
 import shlex
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime, timedelta
+from functools import partial
+from itertools import count
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
-from peewee import SQL, IntegerField, TextField
+from peewee import SQL, CompositeKey, IntegerField, TextField
 
 from texting import database, recipients
 from texting.access.limits import SECOND
 from texting.access.texted_countries import KeyCountry
-from texting.database import EPOCH, PAST, InstantField, Table, clock, isoformat
+from texting.database import EPOCH, PAST, InstantField, Table, clock, db, isoformat
 from texting.events.outbox import Event
 from texting.monitoring import health
 from texting.replies import inbox
@@ -33,6 +36,9 @@ AGAIN_EVERY = timedelta(days=1)  # for texts that still await approval
 EXPIRES_SOON = timedelta(hours=12)
 FAILURES_EVERY = timedelta(hours=1)
 LOOK_EVERY = 5  # seconds
+RETRY_AFTER = (timedelta(seconds=30), timedelta(minutes=2))  # each from the failure before
+LEASE = timedelta(minutes=5)  # after which a scheduler that was sending a notice is taken for dead
+KEPT = timedelta(days=1)  # for a notice that nobody sends: its address is gone from NOTIFY_URL
 PATIENCE = 15  # seconds that the end of a scheduler, or a test, waits for addresses
 
 log = logging.getLogger("notices")
@@ -77,12 +83,104 @@ class Notification(NamedTuple):
     title: str
     text: str
     kind: str
+    subject: str = ""  # a later notification about it replaces this one
 
 
-def pending(settings: Settings, now: datetime) -> Iterator[Notification]:
-    """Return the notifications for this process to send now; they are recorded as sent."""
-    for look in (_countries, _problems, _approvals, _replies, _limits):
-        yield from look(settings, now)
+class OutgoingNotice(Table):
+    """A notification that an address has yet to accept."""
+
+    subject = TextField()
+    address = IntegerField()  # its number in NOTIFY_URL
+    title = TextField()
+    text = TextField()
+    kind = TextField()
+    place = IntegerField()  # among those of one look
+    tries = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
+    # While it is being sent: when another scheduler may try
+    next_try_at = InstantField(LEASE)
+
+    class Meta:
+        primary_key = CompositeKey("subject", "address")
+
+    @classmethod
+    def write(
+        cls, addresses: Collection[int], now: datetime, place: int, notification: Notification
+    ) -> None:
+        """Have a notification sent to these addresses, in place of an earlier one of its subject.
+
+        So nobody is told that a problem has begun after hearing that it is over.
+        """
+        row = notification._asdict() | {"place": place, "next_try_at": now}
+        rows = [row | {"address": each} for each in addresses]
+        key = cls.subject, cls.address
+        anew = cls.title, cls.text, cls.kind, cls.place, cls.next_try_at
+        insert = cls.insert_many(rows)
+        insert.on_conflict(conflict_target=key, preserve=anew, update={cls.tries: 0}).execute()
+
+    @classmethod
+    def claim(cls, address: int, now: datetime) -> Self | None:
+        """Claim the next notification that an address is to be sent now, if there is one."""
+        due = cls.select().where(cls.address == address, cls.next_try_at <= now)
+        while row := due.order_by(cls.next_try_at, cls.place).first():
+            if row._change(tries=row.tries + 1, next_try_at=now + LEASE):
+                return row
+        return None
+
+    @property
+    def notification(self) -> Notification:
+        """The notification as it was written."""
+        return Notification(self.title, self.text, self.kind, self.subject)
+
+    def end(self) -> None:
+        """Forget a claimed notification, unless it has been replaced meanwhile."""
+        OutgoingNotice.delete().where(self._is_as_read()).execute()
+
+    def put_off(self, now: datetime) -> None:
+        """Have a claimed notification tried again later, unless it was tried often enough."""
+        if self.tries > len(RETRY_AFTER):
+            self.end()
+        else:
+            self._change(next_try_at=now + RETRY_AFTER[self.tries - 1])
+
+    def _change(self, **changes):
+        """Change the row; return False if somebody else has since it was read."""
+        done = OutgoingNotice.update(changes).where(self._is_as_read()).execute() == 1
+        self.__data__.update(changes)
+        return done
+
+    def _is_as_read(self):
+        cls = OutgoingNotice
+        this = (cls.subject == self.subject) & (cls.address == self.address)
+        return this & (cls.tries == self.tries) & (cls.next_try_at == self.next_try_at)
+
+    @classmethod
+    def _key_of_batches(cls):
+        return cls.subject
+
+
+def pending(
+    settings: Settings, now: datetime, keep: Callable[[Notification], None] = lambda each: None
+) -> Iterator[Notification]:
+    """Return what this process noticed first, in notifications.
+
+    Each is recorded as noticed in the transaction in which `keep` is called with it.
+    """
+    with db.atomic():
+        found = [*_countries(now)]
+        for each in found:
+            keep(each)
+    yield from found
+    for look in (_problems, _approvals, _replies, _limits):
+        for claim, notification in look(settings, now):
+            with db.atomic():
+                if is_ours := claim():
+                    keep(notification)
+            if is_ours:
+                yield notification
+
+
+# Each of these returns notifications with functions: they record that it is noticed, and return
+# False if another scheduler was faster
 
 
 def _problems(settings, now):
@@ -91,23 +189,26 @@ def _problems(settings, now):
     found = {f"{PROBLEM}{each.kind} {each.name}": each for each in problems}
     for subject, problem in found.items():
         told = Notice.about(subject)
-        if not told.level and told.change(level=1, told_at=now):
+        if not told.level:
             text = (
                 f"{problem.sentence}. Noticed at {isoformat(now)}. {_waiting(problem, now)}. "
                 f"{problem.what_to_do}"
             )
-            yield Notification(problem.title, text, "failure")
-    # What is not reported while no scheduler is running may last all the same
-    no_scheduler = any(each.kind == "scheduler" for each in found.values())
-    hidden = health.BY_SCHEDULERS if no_scheduler else ()
+            begun = partial(told.change, level=1, told_at=now)
+            yield begun, Notification(problem.title, text, "failure", subject)
+    # What is not reported beside its cause may last all the same
+    kinds = {each.kind for each in problems}
+    hidden = {*health.BY_SCHEDULERS} if "scheduler" in kinds else set()
+    if any(each.stops and each.kind != "stalled" for each in problems):
+        hidden.add("stalled")
     for told in Notice.select().where(Notice.subject.startswith(PROBLEM), Notice.level == 1):
         kind, _, name = told.subject.removeprefix(PROBLEM).partition(" ")
         if told.subject in found or kind in hidden:
             continue
-        if told.change(level=0, told_at=now):
-            title = health.Problem(kind, name=name).title
-            text = f"The problem reported at {isoformat(told.told_at)} is over: {title}."
-            yield Notification(f"over: {title}", text, "success")
+        title = health.Problem(kind, name=name).title
+        text = f"The problem reported at {isoformat(told.told_at)} is over: {title}."
+        over = partial(told.change, level=0, told_at=now)
+        yield over, Notification(f"over: {title}", text, "success", told.subject)
 
 
 def _waiting(problem, now):
@@ -131,7 +232,7 @@ def _approvals(settings, now):
     def again(told_at):
         return told_at <= now - AGAIN_EVERY or (is_soon and told_at < warn_at)
 
-    if _note_news("approvals", waiting.messages, waiting.newest, now, again):
+    if news := _news("approvals", waiting.messages, waiting.newest, now, again):
         names = [f"{name} ({messages})" for name, messages in queue.approvals_by_key()]
         wait = "text waits" if waiting.messages == 1 else "texts wait"
         title = f"{waiting.messages} {wait} for approval"
@@ -140,21 +241,22 @@ def _approvals(settings, now):
         text += f"The first would be sent at {'once' if is_due else isoformat(waiting.first_at)}."
         if is_soon:
             text += f" Without approval, the first expires at {isoformat(waiting.expires_at)}."
-        yield Notification(title, text + _link(settings), "warning")
+        yield news, Notification(title, text + _link(settings), "warning", "approvals")
 
 
 def _replies(settings, now):
     """Return a notification of unread replies, if any of them is new."""
     waiting = inbox.waiting(now)
-    if _note_news("replies", waiting.replies, waiting.newest, now):
+    if news := _news("replies", waiting.replies, waiting.newest, now):
         wait = "reply waits" if waiting.replies == 1 else "replies wait"
         title = f"{waiting.replies} {wait} to be read"
         more = f"; {waiting.may_be_no} may be opting out." if waiting.may_be_no else "."
-        yield Notification(title, title + more + _link(settings, "replies"), "warning")
+        text = title + more + _link(settings, "replies")
+        yield news, Notification(title, text, "warning", "replies")
 
 
-def _note_news(subject, count, newest, now, again=lambda told_at: False):
-    """Record a notification, and return True, if something newer waits, or one more.
+def _news(subject, count, newest, now, again=lambda told_at: False):
+    """Return the function that records a notification, if something newer waits, or one more.
 
     Do so, too, if `again` is true of the time of the last one.
     """
@@ -162,10 +264,10 @@ def _note_news(subject, count, newest, now, again=lambda told_at: False):
     is_new = count > told.level or (newest or "") > (told.newest or "")
     is_due = is_new and not (told.told_at and told.told_at > now - WAITING_EVERY)
     if count and (is_due or (told.told_at and again(told.told_at))):
-        return told.change(level=count, newest=newest, told_at=now)
+        return partial(told.change, level=count, newest=newest, told_at=now)
     if count < told.level:
         told.change(level=count)
-    return False
+    return None
 
 
 def _link(settings, page=""):
@@ -180,14 +282,15 @@ def _limits(settings, now):
         begins, ends = limit.span((now - EPOCH) // SECOND)
         parts = " in parts" if limit.in_parts else ""
         subject = f"limit per {limit.unit}{parts} of key {key.id}"
-        if limit.unit in ("d", "mo") and Notice.tell(subject, now, EPOCH + begins * SECOND):
+        if limit.unit in ("d", "mo"):
+            first = partial(Notice.tell, subject, now, EPOCH + begins * SECOND)
             what = f"{key.name} has used up its limit"
             until = f"its texts are refused until {isoformat(EPOCH + ends * SECOND)}"
             text = f"The key {what} of {limit}: {until}. flask keys limit replaces it."
-            yield Notification(what, text, "warning")
+            yield first, Notification(what, text, "warning", subject)
 
 
-def _countries(settings, now):
+def _countries(now):
     """Return a notice of each key that texts new countries, since it may have leaked."""
     for key, codes in KeyCountry.take_news(now):
         names = [f"{recipients.country_name(code)} ({code})" for code in codes]
@@ -198,7 +301,8 @@ def _countries(settings, now):
             f"flask messages cancel --key {name} --country {codes[0]} cancels what waits."
         )
         new = names[0] if len(names) == 1 else f"{len(names)} new countries"
-        yield Notification(f"{key.name} texts {new}", text, "warning")
+        subject = f"countries {' '.join(codes)} of key {key.id}"
+        yield Notification(f"{key.name} texts {new}", text, "warning", subject)
 
 
 # Sending it
@@ -228,7 +332,7 @@ class Address:
 
     def send(self, notification: Notification) -> bool:
         """Send a notification; return whether the service accepted it."""
-        title, text, kind = notification
+        title, text, kind, _ = notification
         title = f"{self.service_name}: {title}"
         try:
             return bool(self._apprise.notify(text, title, kind, body_format="text"))
@@ -250,6 +354,7 @@ class Notices:
     def __init__(self, settings: Settings):
         self.settings, self._ending = settings, threading.Event()
         self._queues = {address: SimpleQueue() for address in connect(settings)}
+        self._numbers = [address.number for address in self._queues]
         work = [(self._look_again, ()), *((self._serve, each) for each in self._queues.items())]
         self._threads = [threading.Thread(target=do, args=args, daemon=True) for do, args in work]
 
@@ -272,27 +377,37 @@ class Notices:
         looking.join(max(0, give_up_at - time.monotonic()))
         if look:
             self.look()
-        for notifications in self._queues.values():
-            notifications.put(None)
+        for looks in self._queues.values():
+            looks.put(False)
         for thread in serving:
             thread.join(max(0, give_up_at - time.monotonic()))
 
     def look(self) -> None:
-        """Send what is pending."""
+        """Notice what is new, and send what is due."""
         with database.survived(log, "no notices"):
-            for notification in pending(self.settings, clock.now()):
-                for notifications in self._queues.values():
-                    notifications.put(notification)
+            now = clock.now()
+            OutgoingNotice.delete_some(OutgoingNotice.next_try_at < now - KEPT)
+            write, places = partial(OutgoingNotice.write, self._numbers, now), count()
+            for _ in pending(self.settings, now, lambda each: write(next(places), each)):
+                pass
+        for looks in self._queues.values():
+            looks.put(True)
 
     def _look_again(self):
         while not self._ending.wait(LOOK_EVERY):
             self.look()
 
-    def _serve(self, address, notifications):
-        while (notification := notifications.get()) is not None:
+    def _serve(self, address, looks):
+        """Send an address what is due, after each look."""
+        while looks.get():
             with database.survived(log, str(address)):
-                if not address.send(notification) and is_first_failure(address, clock.now()):
-                    log.error("%s did not take a notice", address)
+                while notice := OutgoingNotice.claim(address.number, clock.now()):
+                    if address.send(notice.notification):
+                        notice.end()
+                        continue
+                    notice.put_off(clock.now())
+                    if is_first_failure(address, clock.now()):
+                        log.error("%s did not take a notice", address)
 
 
 def is_first_failure(address: Address, now: datetime) -> bool:

@@ -1,6 +1,6 @@
 """The health of the queue: counts and instants."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple
@@ -34,9 +34,9 @@ GROUP BY attempt.carrier ORDER BY attempt.carrier
 """Count the messages that each carrier was given and has yet to answer."""
 
 
-def awaiting_approval() -> int:
-    """Count the messages that wait for approval."""
-    return count_up_to(model.AWAITS_APPROVAL)
+def awaiting_approval(most: int | None = None) -> int:
+    """Count the messages that wait for approval, up to `most`."""
+    return count_up_to(model.AWAITS_APPROVAL, most, Message.status, Message.send_at)
 
 
 class Approvals(NamedTuple):
@@ -66,9 +66,9 @@ def approvals_by_key() -> list[tuple[str, int]]:
     return list(counts.group_by(ApiKey.name).order_by(messages.desc(), ApiKey.name).tuples())
 
 
-def awaiting_carrier() -> int:
-    """Count the messages that may be sent now."""
-    return count_up_to(model.IS_SENDABLE)
+def awaiting_carrier(most: int | None = None) -> int:
+    """Count the messages that may be sent now, up to `most`."""
+    return count_up_to(model.IS_SENDABLE, most, Message.key, Message.send_at)
 
 
 def to_be_sent(now: datetime) -> int:
@@ -78,7 +78,7 @@ def to_be_sent(now: datetime) -> int:
     """
     is_due = Message.send_at <= now
     due = has_status(Status.SCHEDULED) & is_due & ~model.AWAITS_APPROVAL
-    later = model.IS_RETRYING & has_status(Status.SCHEDULED) & ~is_due
+    later = model.IS_RETRYING & has_status(Status.SCHEDULED) & ~is_due & ~model.AWAITS_APPROVAL
     ready = (count_up_to(each & may_go()) for each in (model.IS_SENDABLE, due, later))
     return sum(ready) + sum(under_way().values())
 
@@ -94,36 +94,50 @@ def in_lane(lane: str, excluded: Collection[int]) -> int:
     return count_up_to(model.IS_SENDABLE & in_lane)
 
 
-def oldest_due(now: datetime) -> datetime | None:
-    """Return when the message that has waited longest to be sent was due, if any waits.
+class Due(NamedTuple):
+    """Since when the first of some texts that go the same way has been due."""
 
-    One that its carrier has yet to answer waits, too. Those of paused keys do not count: they wait
-    for a person.
+    since: datetime
+    lane: str | None = None
+    key_id: int | None = None
+    carrier: str | None = None  # the one that has yet to answer, if they are under way
+
+
+def due(now: datetime, ready: Iterable[tuple[datetime, str, int]]) -> list[Due]:
+    """Return since when messages have been due, by the ways that they go; the longest due first.
+
+    `ready` has since when those that may be sent could have been, by lane and key. One that its
+    carrier has yet to answer waits, too. What awaits approval, or is of a paused key, does not
+    count: it waits for a person.
     """
-    is_due = has_status(Status.SCHEDULED) & (Message.send_at <= now)
-    due = Message.select(fn.MIN(Message.send_at)).where(is_due, may_go())
-    tried = Message.select(fn.MIN(Message.due_since)).where(model.IS_RETRYING, may_go())
-    due_at = fn.COALESCE(Message.due_since, _ready_at())
-    (is_under_way,) = UNFINISHED[Status.SENDING]
-    under_way = Message.select(fn.MIN(due_at)).where(is_under_way, may_go())
-    given = Message.send_at.python_value(under_way.scalar())
-    instants = due.scalar(), tried.scalar(), _oldest_sendable(), given
-    return min(filter(None, instants), default=None)
+    may_be_sent = SQL("approved") & may_go()
+    promoted_next = Message.select(Message.send_at, Message.lane, Message.key)
+    promoted_next = promoted_next.where(has_status(Status.SCHEDULED), may_be_sent)
+    promoted_next = promoted_next.order_by(Message.send_at, Message.id).limit(1)
+    tried = Message.select(fn.MIN(Message.due_since), Message.lane, Message.key)
+    tried = tried.where(model.IS_RETRYING, may_be_sent).group_by(Message.lane, Message.key)
+    found = [Due(*row) for query in (promoted_next, tried) for row in query.tuples()]
+    found += [Due(*each) for each in ready] + _under_way()
+    return sorted((each for each in found if each.since <= now), key=lambda each: each.since)
 
 
-def _ready_at():
-    """Return the expression of when a message could have been sent first."""
-    return Case(
+def _under_way():
+    """Return since when the first message that each carrier has yet to answer has been due."""
+    ready_at = Case(
         None, [(Message.approved_at > Message.send_at, Message.approved_at)], Message.send_at
     )
+    first = fn.MIN(fn.COALESCE(Message.due_since, ready_at))
+    given = Attempt.select(first, Attempt.carrier).join(Message).group_by(Attempt.carrier)
+    given = given.where(IS_UNDER_WAY, has_status(Status.SENDING), may_go())
+    at = Message.send_at.python_value
+    return [Due(at(since), carrier=carrier) for since, carrier in given.tuples()]
 
 
-def _oldest_sendable():
-    """Return since when the first message of any key could have been sent."""
-    theirs = Message.select(_ready_at()).where(Message.key == ApiKey.id, model.IS_SENDABLE)
-    first = theirs.order_by(Message.send_at, Message.id).limit(1)
-    earliest = ApiKey.select(fn.MIN(first)).where(ApiKey.paused_at.is_null())
-    return Message.send_at.python_value(earliest.scalar())
+def taken_since(instant: datetime, carrier: str) -> bool:
+    """Return whether a carrier has taken a text at or after an instant."""
+    latest = Message.select(SQL("1")).where(Message.finished_at >= instant, model.HAS_ENDED)
+    latest = latest.where(Message.carrier == carrier).order_by(Message.finished_at.desc()).limit(1)
+    return any(latest.where(Message.status == status).exists() for status in model.TAKEN)
 
 
 def oldest_event(now: datetime) -> datetime | None:

@@ -77,6 +77,14 @@ SELECT {columns} FROM (
 """Find some messages of each key over all its lanes, longest due first."""
 
 
+READY = """
+SELECT CASE WHEN few.approved_at > few.send_at THEN few.approved_at ELSE few.send_at END,
+    pair.lane, pair.key_id
+FROM {few}
+"""
+"""Find since when the first messages of keys in lanes could have been sent."""
+
+
 class Found(NamedTuple):
     """A text that could be claimed, with few columns: reading the others may be what breaks."""
 
@@ -96,6 +104,21 @@ def lanes(known: Collection[str] = ()) -> list[str]:
             begin = after - found - begin - {None}
             found |= after - {None}
     return sorted(found)
+
+
+def ready() -> list[tuple[datetime, str, int]]:
+    """Return since when the first message of each key in each lane could have been sent.
+
+    Those of paused keys are left out.
+    """
+    first = THE_FIRST.format(by_lane=db.by_index("message_lane"), lock="")
+    columns = "id, lane, key_id, send_at, approved_at"
+    few = db.few_of_each(db.rows_of_pairs("pair"), "message", columns, first)
+    pairs = json.dumps([*product(lanes(), _keys_with_texts())])
+    with db.reading():
+        db.avoid_sorts()
+        found = _sql(READY.format(few=few), pairs, 1).fetchall()
+    return [(Message.send_at.python_value(at), *way) for at, *way in found]
 
 
 def own_lanes(routes: Routes, now: datetime, known: Collection[str] = ()) -> list[str]:
