@@ -6,9 +6,9 @@ import pytest
 from peewee import OperationalError
 
 from databases import on_both
-from desk_visitor import ask, ask_many, signed_in
+from desk_visitor import ask, ask_many, reply, signed_in
 from own_threads import at_once
-from samples import DAY, MINUTE, SECOND, TUESDAY_NOON
+from samples import DAY, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import again, decide_on, key_named, store_many
 from texting.access.audit import Audit
 from texting.database import db
@@ -187,3 +187,18 @@ def test_of_a_long_approval_each_text_stays_for_the_ten_seconds(
     approver.press("Approve all 12", follow=False)
     stay = TUESDAY_NOON + MINUTE / 2 + 10 * SECOND
     assert {each.send_at for each in Message.select()} == {stay}
+
+
+@pytest.mark.parametrize("person", ["approver", "operator"])
+def test_while_the_replies_of_one_number_are_passed_over_others_are_answered(
+    request, app, in_pauses, person
+):
+    visitor, other = request.getfixturevalue(person), signed_in(app, "Bob", "front")
+    key, answered = key_named("shop", "front").id, []
+    for n in range(60):
+        reply(n, key=key, number=LONDON)
+    reply(99, key=key, number=NEW_YORK, at=TUESDAY_NOON - DAY)
+    in_pauses(lambda: answered.append(other.open("/desk/").status_code))
+    text = visitor.read("/desk/replies")
+    assert "+1 212-555-0123" in text, "behind them"
+    assert {*answered} == {200}
