@@ -181,12 +181,15 @@ def test_an_outage_between_two_batches_leaves_the_first_with_its_undo(
 def test_of_a_long_approval_each_text_stays_for_the_ten_seconds(
     approver, at, in_pauses, small_batches
 ):
-    letters(12, send_at=TUESDAY_NOON)
+    letters(60, send_at=TUESDAY_NOON)
     approver.open()
     in_pauses(lambda: at(TUESDAY_NOON + MINUTE / 2))
-    approver.press("Approve all 12", follow=False)
+    approver.press("Approve all 60", follow=False)
     stay = TUESDAY_NOON + MINUTE / 2 + 10 * SECOND
     assert {each.send_at for each in Message.select()} == {stay}
+    approver.open()
+    approver.press("Undo")
+    assert waiting().count() == 60, "all were decided at one instant"
 
 
 @pytest.mark.parametrize("person", ["approver", "operator"])
