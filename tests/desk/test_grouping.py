@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from texting.desk.grouping import CANDIDATES, groups
+from texting.desk.grouping import CANDIDATES, Alike, groups
 
 SALE = "Hi {}, our sale starts on Friday: {}% off all boots. Show code {} at the till."
 
@@ -97,6 +97,52 @@ def test_a_group_is_found_behind_others_that_begin_like_it():
     letters = [SALE.format(name, 5, 1) for name in ("Ann", "Bob", "Cy")]
     assert len(others) > CANDIDATES
     assert grouped(*others, *letters)[-1] == [26, 27, 28]
+
+
+@pytest.mark.parametrize("common", [0, 20, 40, 60])
+def test_each_text_is_compared_with_few_groups_whatever_they_have_in_common(monkeypatch, common):
+    compared, admit = [], Alike.admit
+    monkeypatch.setattr(
+        Alike, "admit", lambda self, text: compared.append(text) or admit(self, text)
+    )
+    chance = random.Random(1)
+    words = [f"{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(600)]
+    texts = [
+        " ".join(
+            [*words[:common], *chance.choices(words, k=chance.randint(40, 60)), *words[:common]]
+        )
+        for _ in range(500)
+    ]
+    assert len(grouped(*texts)) == 500
+    assert len(compared) <= 500 * (CANDIDATES + 1)
+
+
+def test_a_text_is_read_once_those_before_it_have_their_groups(monkeypatch):
+    """So whoever gives the texts can pause between any two."""
+    seen, init = [], Alike.__init__
+    monkeypatch.setattr(Alike, "__init__", lambda self, text: seen.append(text) or init(self, text))
+
+    def texts():
+        for n, word in enumerate(("one", "two", "three")):
+            assert len(seen) == n
+            yield "shop", word
+
+    assert len(groups(texts())) == 3
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_words_and_digits_that_differ_are_marked_and_no_others(seed):
+    """Of texts with white space of all kinds."""
+    chance = random.Random(seed)
+    words = ["a ", "b\n", "c7 ", "c8 ", "c77d5 ", "c8d6 ", "7  ", "9 "]
+    for _ in range(50):
+        texts = ["".join(chance.choices(words, k=chance.randint(1, 6))) for _ in range(12)]
+        for group in groups(("shop", text) for text in texts):
+            some = [texts[place] for place in group.members]
+            pieces = group.marked(some, some)
+            assert ["".join(words for words, _ in each) for each in pieces] == some
+            same = {"".join(words for words, differs in each if not differs) for each in pieces}
+            assert len(same) == 1
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from texting import recipients
 from texting.access.keys import ApiKey
+from texting.database import with_pauses
 from texting.desk import grouping
 from texting.desk.entries import Entry
 from texting.desk.lists import PAGE
@@ -17,6 +18,9 @@ from texting.reports.listings import Awaiting, Cursor
 
 LOOKED_OVER = 10_000
 """Among how many texts those that are alike are found; the form of a button has room for these."""
+
+GROUPED_AT_ONCE = 250
+"""Of how many texts the groups are found before others have a turn: 40 ms for the longest."""
 
 TO_READ, COUNTRIES = 3, 3  # that a card shows
 
@@ -29,7 +33,9 @@ class Pile:
     """Texts that are alike, the next to be sent first; most often there is only one."""
 
     rows: list[Awaiting]
-    alike: grouping.Alike
+    alike: grouping.Alike | None = None  # None of a text by itself
+    to_read: list[list[tuple[str, bool]]] | None = None
+    """Some of the texts in pieces, each with whether the texts differ there."""
 
     @property
     def first(self) -> Awaiting:
@@ -43,15 +49,16 @@ class Pile:
     def count(self) -> int:
         return len(self.rows)
 
-    @property
-    def to_read(self) -> list[list[tuple[str, bool]]]:
-        """Some of the texts in pieces, each with whether the texts differ there.
+    def read(self) -> None:
+        """Set `to_read`, if there are several texts.
 
-        They are the first, the shortest and the longest, where a name is missing or long.
+        It has the first, the shortest and the longest, where a name is missing or long.
         """
-        texts = [row.message for row in self.rows]
-        some = dict.fromkeys([texts[0], min(texts, key=len), max(texts, key=len), *texts])
-        return self.alike.marked(texts, list(some)[:TO_READ])
+        if self.alike and self.count > 1:
+            texts = [row.message for row in self.rows]
+            some = dict.fromkeys([texts[0], min(texts, key=len), max(texts, key=len), *texts])
+            marked = self.alike.marked(with_pauses(texts, GROUPED_AT_ONCE), [*some][:TO_READ])
+            self.to_read = marked
 
     @property
     def countries(self) -> str:
@@ -91,23 +98,25 @@ def page(
 
     With such a text, the piles are the texts that are alike, each by itself.
     """
-    rows = listings.awaiting(person, None, LOOKED_OVER)
+    rows = listings.many_awaiting(person, None, LOOKED_OVER)
     if after and len(rows) == LOOKED_OVER and after >= rows[-1].cursor:
-        rows = listings.awaiting(person, after, LOOKED_OVER)
+        rows = listings.many_awaiting(person, after, LOOKED_OVER)
     waiting = {row.id for row in rows}
     piles, opened = _piles([*rows, of] if of and of.id not in waiting else rows), None
     if of:
         opened = next(pile for pile in piles if of.id in (row.id for row in pile.rows))
         opened.rows = [row for row in opened.rows if row.id in waiting]
-        piles = [pile for row in opened.rows for pile in _piles([row])]
+        piles = [Pile([row]) for row in opened.rows]
     rest = [pile for pile in piles if not after or pile.cursor > after]
-    if len(rest) > PAGE:
-        return rest[:PAGE], rest[PAGE - 1].cursor, opened
-    return rest, rows[-1].cursor if len(rows) == LOOKED_OVER else None, opened
+    shown, more = rest[:PAGE], rows[-1].cursor if len(rows) == LOOKED_OVER else None
+    for pile in with_pauses([*shown, opened] if opened else shown):
+        pile.read()
+    return shown, shown[-1].cursor if len(rest) > PAGE else more, opened
 
 
 def _piles(rows):
-    groups = grouping.groups((row.key_id, row.message) for row in rows)
+    texts = ((row.key_id, row.message) for row in with_pauses(rows, GROUPED_AT_ONCE))
+    groups = grouping.groups(texts)
     return [Pile([rows[place] for place in group.members], group) for group in groups]
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import uuid
+from collections.abc import Collection
 from datetime import UTC, date, datetime, time, timedelta
 
 from flask import (
@@ -15,11 +16,12 @@ from flask import (
     request,
     url_for,
 )
+from peewee import chunked
 
 from texting import recipients
 from texting.access.keys import ApiKey, Role, names_of_senders
 from texting.carriers import urls
-from texting.database import EPOCH, MILLISECOND, clock
+from texting.database import EPOCH, MILLISECOND, clock, with_pauses
 from texting.database.clock import SKEW
 from texting.desk import cards, lists, replies, results, sessions
 from texting.desk.auth import blueprint, operator, page_of, see
@@ -36,6 +38,9 @@ from texting.reports import listings
 from texting.reports.listings import Awaiting, Filter
 
 FILTERS = ("status", "key", "day")  # of messages
+
+DECIDED_AT_ONCE = 250
+"""How many texts one transaction decides, while others who write wait for it."""
 
 NEW_FOR = 2 * SKEW
 """How long a text may take to be stored, with the clock of another machine."""
@@ -186,7 +191,7 @@ def told_of(message: Message, now: datetime) -> str | None:
 
 def approve(these: Selection, by: str, now: datetime) -> None:
     """Approve messages; they stay for as long as an undo is certain."""
-    these.decide(True, by, now, now + UNDO_FOR_CERTAIN)
+    these.decide(True, by, now, clock.now() + UNDO_FOR_CERTAIN)  # what came before took its time
 
 
 def undo_cancel(these: Selection, by: str, now: datetime) -> None:
@@ -215,25 +220,25 @@ DECISIONS = ("approve", "refuse", "undo-approve", "undo-refuse")
 @blueprint.post("/messages")
 @blueprint.post("/messages/<uuid:message_id>")
 def change(message_id: uuid.UUID | None = None) -> Response:
-    """Apply the pressed button to one message or to all that are selected; keep the result."""
+    """Apply the pressed button to one message or to all that are selected; keep the result.
+
+    Many are decided in batches, each in a transaction; an error keeps what was done before it.
+    """
     action = pressed(ACTIONS)
     if action not in DECISIONS:
         operator()
     now, value = clock.now(), request.form[action]
     card = of_card(value, action)
     ids, gone = card or (read_ids(value), 0)
-    while expire(now, ids):  # or an approval would have no effect
-        pass
     found = ids if card else in_order(ids, listings.seen_by(g.person, ids))
-    selection, name = Selection(found), g.person.name
-    ACTIONS[action](selection, name, now)
-    done = [id for id in found if id not in selection.left]
-    left = [id for id in found if id in selection.left]
-    for id in done:
-        about = {"message_id": str(id), "key": name}
-        log.info("message %s %s by %s", id, results.PAST[action], name, extra=about)
-    if found:
-        results.keep(action, done, left, now)
+    done, left = [], []
+    try:
+        for some in with_pauses(chunked(found, DECIDED_AT_ONCE)):
+            each_done, each_left = decide(some, action, now)
+            done, left = done + each_done, left + each_left
+    finally:
+        if done or left:
+            results.keep(action, done, left, now)
     if absent := len(ids) - len(found):
         flash(f"{counted(absent, 'text')} not changed: there is no such message here.")
     if gone:
@@ -241,6 +246,21 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     if not ids and not gone:
         flash("No text was selected.")
     return lists.see_again(ids)
+
+
+def decide(
+    ids: Collection[uuid.UUID], action: str, now: datetime
+) -> tuple[list[uuid.UUID], list[uuid.UUID]]:
+    """Apply a button to some messages; return those that it changed, and the others."""
+    while expire(now, ids):  # or an approval would have no effect
+        pass
+    selection, name = Selection(ids), g.person.name
+    ACTIONS[action](selection, name, now)
+    done = [id for id in ids if id not in selection.left]
+    for id in done:
+        about = {"message_id": str(id), "key": name}
+        log.info("message %s %s by %s", id, results.PAST[action], name, extra=about)
+    return done, [id for id in ids if id in selection.left]
 
 
 def of_card(value: str, action: str) -> tuple[list[uuid.UUID], int] | None:

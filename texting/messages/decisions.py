@@ -197,7 +197,7 @@ class Selection:
 
 def decided_at(at: datetime, action: Action, who_key: int) -> list[UUID]:
     """Return the ids of the messages on which a person decided at an instant."""
-    return [each.message_id for each in _decided_at(at, action, who_key)]
+    return [id for (id,) in _decided_at(at, action, who_key).tuples()]
 
 
 def stay_until(at: datetime, action: Action, who_key: int, now: datetime) -> datetime | None:

@@ -11,7 +11,7 @@ from peewee import SQL, Tuple, Value, fn
 
 from texting.access.keys import ApiKey, Role
 from texting.access.rules import LAST
-from texting.database import PAGE, db, in_pages
+from texting.database import PAGE, db, in_pages, pause
 from texting.replies.model import MAY_BE_NO, READ, URGENCY, WAITS, Reply
 from texting.reports.listings import Cursor
 from texting.reports.search import look_through, matches
@@ -72,6 +72,7 @@ def conversations(
         found += [firsts[reply.id] for reply in some if reply.id in firsts]
         seen |= numbers
         after = some[-1].cursor
+        pause()
     del found[limit:]
     _count_others([group[0] for group in found if len(group) == OF_A_NUMBER], person, now)
     return found

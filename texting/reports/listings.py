@@ -8,7 +8,7 @@ from typing import NamedTuple
 from peewee import SQL, Select, Tuple, Value, fn
 
 from texting.access.keys import ApiKey, Role
-from texting.database import EPOCH, MILLISECOND, Refused, db, in_pages
+from texting.database import EPOCH, MILLISECOND, Refused, db, in_pages, pause
 from texting.messages import model
 from texting.messages.model import Message, Status, first_id, has_status
 from texting.reports.queue import UNFINISHED
@@ -34,6 +34,9 @@ SOONEST_KEYS = """(
     ) AS api_key
     WHERE first_id IS NOT NULL ORDER BY first_send_at, first_id LIMIT ?
 ) AS api_key"""
+AT_ONCE = 1_000
+"""How many rows of what waits are read at once; in a web worker, others go first after each."""
+
 SOONEST = "SELECT {columns} FROM {few} ORDER BY few.send_at, few.id LIMIT ?"
 """The first messages of some keys. Of a page's many keys, those whose own first comes first do."""
 
@@ -166,19 +169,45 @@ def awaiting(person: ApiKey, after: Cursor | None, limit: int) -> list[Awaiting]
     return sorted(map(Awaiting._make, found), key=lambda each: each.cursor)[:limit]
 
 
+def many_awaiting(person: ApiKey, after: Cursor | None, limit: int) -> list[Awaiting]:
+    """Return what `awaiting` does, read in batches: each text once, even if it has moved."""
+    found = {}
+    while len(found) < limit:
+        size = min(AT_ONCE, limit - len(found))
+        batch = awaiting(person, after, size)
+        found |= {row.id: row for row in batch}
+        if len(batch) < size:
+            break
+        after = batch[-1].cursor
+        pause()
+    return sorted(found.values(), key=lambda each: each.cursor)
+
+
 def as_awaiting(message: Message) -> Awaiting:
     """Return what `awaiting` does of a message."""
     return Awaiting._make(getattr(message, name) for name in Awaiting._fields)
 
 
 def ids_awaiting(person: ApiKey, key_id: int) -> list[uuid.UUID]:
-    """Return the ids of all messages of a key that wait for this person's approval."""
-    theirs = Message.select(Message.id).where(Message.key == key_id)
-    theirs = theirs.order_by(Message.send_at, Message.id)  # as the indexes of what waits
+    """Return the ids of all messages of a key that wait for this person's approval.
+
+    They are read in batches, of an operator's together with those of other keys.
+    """
+    rows = Message.select(Message.id, Message.send_at, Message.key)
     if person.role == Role.OPERATOR:
-        return [each.id for which in AWAITS_OPERATOR for each in theirs.where(which)]
-    key = Message.key.in_(ApiKey.in_group(person.group).where(ApiKey.id == key_id))
-    return [each.id for each in theirs.where(model.AWAITS_GROUP, key)]
+        kinds = [rows.where(condition) for condition in AWAITS_OPERATOR]
+    else:
+        key = Message.key.in_(ApiKey.in_group(person.group).where(ApiKey.id == key_id))
+        kinds = [rows.where(model.AWAITS_GROUP, key)]
+    found = {}  # what is queued meanwhile may come twice
+    for kind in kinds:
+        after = None
+        while batch := list(_in_order(kind, after, AT_ONCE).tuples()):
+            found |= {id: True for id, _, its_key in batch if its_key == key_id}
+            last_id, at, _ = batch[-1]
+            after = Cursor(0, at, last_id)
+            pause()
+    return [*found]
 
 
 def _read(rows):
