@@ -4,6 +4,8 @@ from itertools import pairwise
 
 import pytest
 
+from carrier_errors import connect
+from carrier_servers import Answer
 from databases import on_both
 from fake_carrier import (
     ACCOUNT,
@@ -348,6 +350,34 @@ def test_it_stays_with_its_carrier_whatever_becomes_of_that(run_both, keepers):
     run_both(TUESDAY_NOON + 61 * HOUR, carriers=keepers, **ALWAYS_OPEN)
     assert (again(message).status, again(message).carrier) == (Status.SENT, "us")
     assert len(us.kept) == 1
+
+
+@pytest.mark.parametrize("status", [502, 504])
+def test_a_text_behind_a_webhooks_gateway_goes_nowhere_else(run_both, webhook_server, status):
+    """The receiver has stored the text, and its gateway gave up."""
+    webhook = connect(webhook_server.url)
+    eu, message = NamedCarrier("eu"), store(max_retries=0)
+    webhook_server.answers[NEW_YORK] = Answer(status, b"<html>")
+    run_both(TUESDAY_NOON, carriers=[webhook, eu])
+    del webhook_server.answers[NEW_YORK]
+    run_both(TUESDAY_NOON + MINUTE, carriers=[webhook, eu])
+    ids = {each.headers["webhook-id"] for each in webhook_server.requests}
+    assert (len(webhook_server.texts), ids, eu.texts) == (2, {str(message.id)}, [])
+    assert (again(message).status, again(message).attempts) == (Status.SENT, 1)
+
+
+def test_a_webhooks_own_words_are_no_doubt_though_its_status_is_a_gateways(
+    run_both, webhook_server
+):
+    webhook_server.answer = Answer(502, {"error": "the modem is off"})
+    eu, message = NamedCarrier("eu"), store()
+    for seconds in (0, 60):
+        run_both(
+            TUESDAY_NOON + seconds * SECOND,
+            carriers=[connect(webhook_server.url), eu],
+            retry_delay=1,
+        )
+    assert (again(message).carrier, again(message).in_doubt) == ("eu", 0)
 
 
 def test_a_no_of_the_way_lets_it_go_through_the_next(run_both, keepers):
