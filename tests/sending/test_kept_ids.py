@@ -22,6 +22,7 @@ from stored_messages import FAKE, again, decide_on, held, key_named, store
 from texting.access.do_not_call import DoNotCall, OptedOut
 from texting.carriers import CarrierError, IncomingText, Receipt, Shown
 from texting.database import db
+from texting.messages import waiting
 from texting.messages.attempts import Attempt
 from texting.messages.model import Message, Status
 from texting.replies import inbound
@@ -507,3 +508,69 @@ def test_another_copy_is_looked_up_by_its_own_id(give, telling):
     give(telling, None, 120)
     assert telling.looked_up == [telling.given[-1][0]]
     assert (again(message).status, again(message).carrier_reference) == (Status.SENT, "K1")
+
+
+# A person sends it again whose time ended in doubt
+
+
+@pytest.fixture
+def retried_in_doubt(give, telling):
+    """Give a text whose answer is lost until it expires, and retry it; one more pass is due."""
+    message = store(manual_mode=True, approved=True, check_dnc=True)
+    give(telling, TOOK)
+    Message.update(status=Status.EXPIRED, finished_at=TUESDAY_NOON + MINUTE).execute()
+    at = TUESDAY_NOON + 2 * MINUTE
+    assert decide_on(message).retry(at, 3 * DAY) == [message.id]
+    Message.update(approved_by="Ann", approved_at=at).execute()
+    return again(message)
+
+
+def cancel_now(message, flask, at):
+    result = flask("messages", "cancel", str(message.id))
+    assert result.stdout == f"{message.id}: cancelled, unless the carrier has it already\n"
+
+
+def undo_now(message, flask, at):
+    assert decide_on(message).undo_approval("Ann", at) == []
+
+
+def stop_now(message, flask, at):
+    assert waiting.block_number(NEW_YORK, at, "asked") == 0
+
+
+def promote_listed(message, flask, at):
+    DoNotCall.add([NEW_YORK], at, "operator")
+    waiting.promote(at)
+
+
+def expire_now(message, flask, at):
+    Message.update(expires_at=at).execute()
+    waiting.expire(at)
+
+
+@pytest.mark.parametrize("decide", [cancel_now, undo_now, stop_now, promote_listed, expire_now])
+def test_a_retried_text_is_still_in_doubt_whatever_is_decided(
+    give, telling, retried_in_doubt, flask, decide
+):
+    """The carrier has it from before: nobody may be told that it was kept back."""
+    decide(retried_in_doubt, flask, TUESDAY_NOON + 2 * MINUTE)
+    assert again(retried_in_doubt).finished_at is None
+    give(telling, None, 150)
+    give(telling, None, 300)
+    assert (again(retried_in_doubt).status, len(telling.kept)) == (Status.SENT, 1)
+
+
+def test_a_retried_text_that_was_cancelled_in_doubt_can_be_undone(retried_in_doubt):
+    at = TUESDAY_NOON + 2 * MINUTE
+    assert decide_on(retried_in_doubt).cancel("Ann", at) == [retried_in_doubt.id]
+    assert decide_on(retried_in_doubt).undo_cancel("Ann", at + SECOND) == [retried_in_doubt.id]
+    assert again(retried_in_doubt).cancelled_by is None
+
+
+def test_a_retried_text_that_its_carrier_does_not_have_is_cancelled(
+    give, telling, retried_in_doubt
+):
+    telling.kept.clear()
+    decide_on(retried_in_doubt).cancel("Ann", TUESDAY_NOON + 2 * MINUTE)
+    give(telling, None, 150)
+    assert (again(retried_in_doubt).status, telling.kept) == (Status.CANCELLED, {})

@@ -249,6 +249,11 @@ class Attempt(Table):
         """Match attempts whose result is not known."""
         return cls.result.is_null() | IS_UNCLEAR
 
+    @classmethod
+    def in_doubt(cls) -> Expression:
+        """Match messages that a carrier may have, also from before a person retried them."""
+        return fn.EXISTS(cls.select(SQL("1")).where(cls.message == Message.id, IS_UNCLEAR))
+
 
 def was_refused(message: Message, carrier: str, words: str, before: datetime) -> bool:
     """Return whether a carrier refused a message in these words before an instant.
