@@ -20,7 +20,7 @@ from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND,
 from several_carriers import UNREACHED, NamedCarrier
 from stored_messages import FAKE, again, decide_on, held, key_named, store
 from texting.access.do_not_call import DoNotCall, OptedOut
-from texting.carriers import CarrierError, IncomingText, Receipt, Shown
+from texting.carriers import CarrierError, IncomingText, LateAnswer, Receipt, Shown
 from texting.database import db
 from texting.messages import waiting
 from texting.messages.attempts import Attempt
@@ -488,6 +488,42 @@ def test_what_did_not_arrive_is_another_text_to_the_carrier_once_a_person_retrie
         assert again(message).status == Status.SENT
         assert len(keeping.kept) == len({id for id, *_ in keeping.given}) == round + 1
         assert again(message).carrier_reference == f"K{round}"
+
+
+@pytest.mark.parametrize("says", [[None], [TOOK, None]], ids=str)
+def test_another_copy_has_an_id_of_its_own_under_another_name_of_the_account(give, keeping, says):
+    """Two SIMs of one phone, or a carrier that got a new name: its 409 would count as a yes."""
+    message = store()
+    give(keeping, None)
+    did_not_arrive(message, "K0")
+    keeping.name = "renamed"
+    for number, said in enumerate(says):
+        give(keeping, said, 60 + number * 600)
+    assert len(keeping.kept) == len({id for id, *_ in keeping.given}) == 2
+    assert (again(message).status, again(message).carrier_reference) == (Status.SENT, "K1")
+
+
+def test_a_copy_in_doubt_keeps_its_id_under_another_name_of_the_account(give, keeping):
+    message = store()
+    give(keeping, TOOK)
+    keeping.name = "renamed"
+    give(keeping, None, 600)
+    assert (again(message).status, list(keeping.kept)) == (Status.SENT, [str(message.id)])
+
+
+def test_a_copy_in_doubt_keeps_its_id_though_an_older_one_turns_out_to_be_taken(run_both, keepers):
+    us, eu = keepers
+    eu.answer = us.answer = LOST
+    message = store()
+    run_both(TUESDAY_NOON, carriers=[eu])
+    run_both(TUESDAY_NOON + HOUR, carriers=[us])
+    late = LateAnswer(str(message.id), "7")
+    inbound.record_reports([late, Receipt("7", False)], TUESDAY_NOON + HOUR, False, "eu")
+    assert decide_on(message).retry(TUESDAY_NOON + HOUR, 3 * DAY)
+    us.answer = None
+    run_both(TUESDAY_NOON + 2 * HOUR, carriers=[us])
+    assert [id for id, *_ in us.given] == [str(message.id)] * 2
+    assert again(message).status == Status.SENT
 
 
 def test_what_no_carrier_took_is_the_same_text_once_a_person_retries_it(give, keeping):

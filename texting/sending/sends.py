@@ -45,7 +45,7 @@ class Send:
     since: datetime | None = None  # for a question: when the carrier was first given the text
     probe: datetime | None = None  # when it was chosen to go first after a pause
     again: bool = False
-    copy: int = 0  # how many copies a carrier that keeps ids took before, see `carriers.key_of`
+    copy: int = 0  # how many copies were taken before, see `carriers.key_of`
 
     @property
     def asking(self) -> bool:
@@ -138,7 +138,7 @@ class Sends:
                 message.message,
                 message_id=str(message.id),
                 valid_for=max(SHORTEST_VALIDITY, round(lasts.total_seconds())),
-                **({"copy": send.copy} if send.copy else {}),
+                **({"copy": send.copy} if self.carrier.keeps_ids else {}),
             )
 
     def look_up(self, send: Send) -> list[str]:
