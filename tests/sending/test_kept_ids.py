@@ -306,6 +306,16 @@ def test_it_waits_while_its_key_is_paused(give, keeping):
     assert (again(message).status, len(keeping.given)) == (Status.SENT, 2)
 
 
+@pytest.mark.parametrize(("places", "first"), [(2, 1), (4, 2), (5, 2)])
+def test_texts_in_doubt_take_half_of_the_places_at_most(give, keeping, places, first):
+    """Or a text would wait until all of them are given."""
+    for _ in range(8):
+        store(in_doubt=1, carrier="fake", in_doubt_since=TUESDAY_NOON - MINUTE)
+    store(to=NEIGHBOUR)
+    give(keeping, LOST_AT, send_concurrency=places)
+    assert [to for _, to, _ in keeping.given].index(NEIGHBOUR) == first
+
+
 def test_send_rate_holds_for_it_too(give, keeping):
     for to in (NEW_YORK, NEIGHBOUR):
         store(to=to)

@@ -107,8 +107,8 @@ class Sender:
         made_progress |= self.retry(self.take_back_unheard)
         permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
         room, questions = self.room(permission), []
-        if room and permission is Permission.ALL:
-            questions = self.retry(self.ask, room)
+        if permission is Permission.ALL and (few := min(room, self.sends.room_to_ask)):
+            questions = self.retry(self.ask, few)
         claimed, ready = 0, []
         if may_claim and (room := room - len(questions)):
             claimed, ready = self.retry(self.claim, room)

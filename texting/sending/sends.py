@@ -86,6 +86,12 @@ class Sends:
         """Return how many more sends may begin."""
         return max(0, self.most - len(self.under_way))
 
+    @property
+    def room_to_ask(self) -> int:
+        """Return how many more questions may begin: half of all at once, so that texts go, too."""
+        asking = sum(send.asking for send in self.under_way.values())
+        return max(0, max(1, self.size // 2) - asking)
+
     def try_all_threads(self) -> None:
         """Allow all sends at once again, after threads could not be started."""
         self.most = self.size
