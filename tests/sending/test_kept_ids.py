@@ -316,6 +316,12 @@ def test_texts_in_doubt_take_half_of_the_places_at_most(give, keeping, places, f
     assert [to for _, to, _ in keeping.given].index(NEIGHBOUR) == first
 
 
+def test_equal_texts_do_not_wait_for_each_other_where_each_has_its_id(give, keeping):
+    messages = [store(), store()]
+    assert give(keeping, None)["sent"] == 2
+    assert {id for id, *_ in keeping.given} == {str(each.id) for each in messages}
+
+
 def test_send_rate_holds_for_it_too(give, keeping):
     for to in (NEW_YORK, NEIGHBOUR):
         store(to=to)

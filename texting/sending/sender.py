@@ -374,7 +374,8 @@ class Sender:
             outcome = self.judge_one(send, rules[message.key_id], *about)
             if outcome is None:
                 ready.append(send)
-                equals.add(text)
+                if self.carrier.can_be_asked:
+                    equals.add(text)
             elif message.apply(outcome, now):
                 moves.append((send, outcome))
         return ready, moves

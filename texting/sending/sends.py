@@ -69,6 +69,13 @@ class Answer(NamedTuple):
     error: CarrierError | NotSent | None
     said: Any = None  # a reference, or all that were found
 
+    @property
+    def settles(self) -> bool:
+        """Whether it tells if the carrier has the text."""
+        if self.send.asking:
+            return self.error is None
+        return not getattr(self.error, "in_doubt", False)
+
 
 class Sends:
     """Begin sends through a carrier, and return their answers."""
