@@ -51,11 +51,21 @@ def test_another_copy_is_another_request_whose_receipts_name_the_same_message(te
     assert sent(telnyx_server)["webhook_url"].endswith(f"?m={MESSAGE_ID}")
 
 
-def test_a_key_that_was_used_for_another_request_leaves_the_text_in_doubt(telnyx_server):
-    telnyx_server.answer = Answer(422, {"errors": [{"code": "10042", "title": "used before"}]})
-    assert meaning(refused(connect(telnyx_server.url))) == "in doubt"
-    telnyx_server.answer = refusal(40310, 422)
-    assert meaning(refused(connect(telnyx_server.url))) == "for good"
+@pytest.mark.parametrize(
+    ("status", "code", "means"),
+    [
+        (422, 10042, "for now"),
+        (500, 10042, "for now"),
+        (500, 10007, "in doubt"),
+        (504, 10008, "in doubt"),
+        (409, 10042, "in doubt"),  # the key is in use: the first request is under way
+        (409, 40310, "for good"),
+        (422, 40310, "for good"),
+    ],
+)
+def test_its_own_words_are_a_doubt_only_if_they_say_so(telnyx_server, status, code, means):
+    telnyx_server.answer = refusal(code, status)
+    assert meaning(refused(connect(telnyx_server.url))) == means
 
 
 def test_each_text_names_the_address_of_its_receipts_and_no_other_is_called(telnyx_server):

@@ -13,6 +13,7 @@ from databases import on_both, renamed
 from running import ROOT
 from texting import database
 from texting.database import db
+from texting.messages.attempts import Attempt
 
 pytestmark = on_both
 
@@ -102,6 +103,30 @@ def test_columns_and_indexes_are_those_that_the_models_would_make(migrated):
     assert not {*NAMES} & {*db.get_tables()}
     db.create_tables(TABLES)
     assert (columns(), indexes(), foreign_keys()) == migrated
+
+
+def test_what_1_0_0_left_open_keeps_the_id_with_which_it_was_given(migrated_by):
+    """Of its carrier's own earlier copies: a retried text in doubt may be given again."""
+    migrated_by(["0001_tables"])
+    id, attempts = (
+        uuid.uuid4().hex,
+        "INSERT INTO attempt (message_id, claim_number, carrier, result",
+    )
+    db.execute_sql(
+        "INSERT INTO api_key (id, name, digest, created_at) VALUES (1, 'app', 'digest', 0)"
+    )
+    db.execute_sql(
+        "INSERT INTO message (id, key_id, first_send_at, send_at, expires_at, status, manual_mode,"
+        " available_to_group, check_dnc, approved, attempts, max_retries, lane, created_at, parts,"
+        f" country) VALUES ('{id}', 1, 0, 0, 0, 'scheduled', false, false, false, true, 2, 3, 'US',"
+        " 0, 1, 'US')"
+    )
+    of_each = [("eu", "'taken'"), ("us", "'taken'"), ("us", "'unclear'"), ("eu", "NULL")]
+    for number, (carrier, result) in enumerate(of_each, 1):
+        db.execute_sql(f"{attempts}, begun_at) VALUES ('{id}', {number}, '{carrier}', {result}, 0)")
+    assert database.upgrade() == MIGRATIONS[1:]
+    (found,) = Attempt.of_messages([id]).values()
+    assert [each.copy for each in found] == [0, 0, 1, 1]
 
 
 def test_a_database_of_a_draft_is_refused(migrated):

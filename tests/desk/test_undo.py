@@ -16,6 +16,7 @@ from texting.access.limits import parse_recipient_limit
 from texting.carriers import CarrierError
 from texting.events.outbox import Event, EventAddress
 from texting.messages import receipts, waiting
+from texting.messages.attempts import Attempt, Result
 from texting.messages.model import Message, Status
 
 SOON, LATER = TUESDAY_NOON + 5 * SECOND, TUESDAY_NOON + 30 * SECOND
@@ -141,10 +142,16 @@ def test_what_is_undone_while_a_scheduler_claims_is_sent_or_waits(
     assert {each.to for each in waiting} == {*undone}
 
 
+def leave_in_doubt(message):
+    unclear = {"carrier": FAKE, "begun_at": TUESDAY_NOON, "result": Result.UNCLEAR}
+    Attempt.create(message=message, claim_number=1, **unclear)
+    Message.update(in_doubt=1, status=Status.QUEUED).execute()
+
+
 GONE = {
     "is being sent right now": lambda m: Message.update(status=Status.SENDING).execute(),
     "was sent": lambda m: receipts.record_accepted({m.id: None}, TUESDAY_NOON, FAKE),
-    "waits for the carrier": lambda m: Message.update(in_doubt=1, status=Status.QUEUED).execute(),
+    "waits for the carrier": leave_in_doubt,
 }
 
 

@@ -315,6 +315,41 @@ def test_a_no_that_comes_after_the_take_over_is_noted_with_its_copy(database_url
     assert attempts_of(message)[0].result == "refused"
 
 
+@pytest.mark.parametrize("dies", [False, True])
+def test_what_was_given_stays_though_its_reference_went_to_an_older_copy(
+    give, run_on, carrier, history, dies
+):
+    """A receipt that names only the number, while the second copy is under way."""
+    message = store()
+
+    def answer():
+        inbound.record_reports([Receipt("7", True, None, NEW_YORK)], TUESDAY_NOON, False, FAKE)
+        if dies:
+            take_over(TUESDAY_NOON + 2 * HOUR)
+        db.close()  # of this thread
+        return "7"
+
+    for hour, said in enumerate([SILENCE, answer, None]):
+        carrier.answers[NEW_YORK] = said
+        run_on(TUESDAY_NOON + hour * HOUR, retry_delay=1)
+    assert history(message) == [("taken", "7")] * 2
+    assert (again(message).status, len(carrier.texts)) == (Status.DELIVERED, 2)
+    assert again(message).lane == "US"
+
+
+def test_a_late_undelivered_of_an_earlier_copy_changes_nothing(give, carrier, history):
+    """A later copy was taken, and may yet arrive."""
+    message = store()
+    give(carrier, [SILENCE, "SM2"], after=0)
+    late = LateAnswer(str(message.id), "SM1")
+    for said in (late, Receipt("SM1", False, "off"), Receipt("SM1", False, "off")):
+        inbound.record_reports([said], TUESDAY_NOON + 2 * HOUR, False, FAKE)
+    assert history(message) == [("taken", "SM1"), ("taken", "SM2")]
+    assert (again(message).status, again(message).last_error) == (Status.SENT, None)
+    inbound.record_reports([Receipt("SM2", False, "off")], TUESDAY_NOON + DAY, False, FAKE)
+    assert again(message).status == Status.UNDELIVERED
+
+
 # What is no try
 
 

@@ -155,6 +155,29 @@ def test_an_equal_text_is_put_off_by_a_minute_while_the_first_is_in_hand(
     assert references == ["SM0", "SM1"]
 
 
+def test_an_equal_text_waits_until_the_first_is_answered_and_no_longer(run_pass, askable):
+    texts = store(), store(send_at=TUESDAY_NOON + SECOND / 2)
+    own_time = TUESDAY_NOON + MINUTE / 2
+    later_text = store(send_at=own_time, first_send_at=own_time, status=Status.SCHEDULED)
+    askable.answer = lambda: askable.take(NEW_YORK, "Hello")
+    assert later(run_pass, 1 / 60, carrier=askable) == Counter({"sent": 1, "rescheduled": 1})
+    later(run_pass, 2 / 60, carrier=askable)
+    assert [again(each).status for each in texts] == [Status.SENT] * 2
+    assert (again(later_text).send_at, again(later_text).status) == (own_time, Status.SCHEDULED)
+
+
+def test_an_equal_text_waits_until_a_question_is_answered_and_no_longer(run_pass, askable):
+    askable.answer = IN_DOUBT
+    first = store(max_retries=0)
+    later(run_pass, 0, carrier=askable, retry_delay=1)
+    second = store(send_at=TUESDAY_NOON + 25 * SECOND)
+    later(run_pass, 25 / 60, carrier=askable)
+    askable.answer = lambda: askable.take(NEW_YORK, "Hello")
+    later(run_pass, 40 / 60, carrier=askable)
+    later(run_pass, 41 / 60, carrier=askable)
+    assert (again(first).status, again(second).status) == (Status.FAILED, Status.SENT)
+
+
 def test_no_other_text_is_put_off(run_pass, carrier, askable):
     held(Status.SENDING, carrier="fake")
     held(Status.FAILED, message="Failed", in_doubt=1, carrier="fake", finished_at=TUESDAY_NOON)

@@ -68,17 +68,16 @@ class Faulty:
 
     It refuses for good what goes to a number that ends in 7. While `away` is set, only a gateway
     answers. `taken[text]` lists the references of the copies that it took. `unanswered[text]`
-    counts the requests that it left in doubt, and `again[text]` those that a gateway left unclear
-    although the receiver recognizes a copy.
+    counts the requests that it left in doubt.
     """
 
-    can_be_asked, gateways_leave_doubt = False, True
+    can_be_asked = False
 
     def __init__(self, chance):
         self.chance, self.guard = chance, threading.Lock()
         self.calm, self.away = threading.Event(), threading.Event()
         self.kinds, self.taken = Counter(), defaultdict(list)
-        self.unanswered, self.again = Counter(), Counter()
+        self.unanswered = Counter()
         super().__init__()
 
     def take(self, request):
@@ -109,11 +108,8 @@ class Faulty:
             yes = self.accept(request)
             self.taken[text].append(self.reference(yes.body))
             answer = yes if answer == YES else answer
-        unclear = answer in (HANG, HANG_UP, DRIP)
-        gateway = not unclear and answer.status in (502, 504)
-        if unclear or (gateway and self.gateways_leave_doubt):
+        if answer in (HANG, HANG_UP, DRIP) or answer.status in (502, 504):
             self.unanswered[text] += 1
-        self.again[text] += gateway and not self.gateways_leave_doubt
         return answer
 
     def accept(self, request):
@@ -150,7 +146,7 @@ class FaultyVonage(Faulty, VonageServer):
 class FaultyWebhook(Faulty, WebhookServer):
     """A receiver that gives a repeated text its first answer again, which settles a doubt."""
 
-    name, can_be_asked, gateways_leave_doubt = "webhook", True, False
+    name, can_be_asked = "webhook", True
     noes = ((1, Answer(429, b"", {"Retry-After": "1"})), (5, Answer(500)), (0.3, Answer(401)))
     never = Answer(422)
 
@@ -438,9 +434,8 @@ def test_whatever_fails_all_is_stored_once_sent_once_and_told(
         return [name for name in doubts(message) if not named[name].can_be_asked]
 
     def most(message):
-        again = sum(carrier.again[message.message] for carrier in carriers)
         is_doubtful = unasked(message) and (unanswered[message.message] or not schedulers_live)
-        return 1 + bool(is_doubtful) + again
+        return 1 + bool(is_doubtful)
 
     def is_true(message):
         if message.status == Status.SENT:

@@ -4,6 +4,8 @@ from itertools import pairwise
 
 import pytest
 
+from carrier_errors import connect
+from carrier_servers import Answer
 from databases import on_both
 from fake_carrier import (
     ACCOUNT,
@@ -18,8 +20,9 @@ from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND,
 from several_carriers import UNREACHED, NamedCarrier
 from stored_messages import FAKE, again, decide_on, held, key_named, store
 from texting.access.do_not_call import DoNotCall, OptedOut
-from texting.carriers import CarrierError, IncomingText, Receipt, Shown
+from texting.carriers import CarrierError, IncomingText, LateAnswer, Receipt, Shown
 from texting.database import db
+from texting.messages import waiting
 from texting.messages.attempts import Attempt
 from texting.messages.model import Message, Status
 from texting.replies import inbound
@@ -303,6 +306,22 @@ def test_it_waits_while_its_key_is_paused(give, keeping):
     assert (again(message).status, len(keeping.given)) == (Status.SENT, 2)
 
 
+@pytest.mark.parametrize(("places", "first"), [(2, 1), (4, 2), (5, 2)])
+def test_texts_in_doubt_take_half_of_the_places_at_most(give, keeping, places, first):
+    """Or a text would wait until all of them are given."""
+    for _ in range(8):
+        store(in_doubt=1, carrier="fake", in_doubt_since=TUESDAY_NOON - MINUTE)
+    store(to=NEIGHBOUR)
+    give(keeping, LOST_AT, send_concurrency=places)
+    assert [to for _, to, _ in keeping.given].index(NEIGHBOUR) == first
+
+
+def test_equal_texts_do_not_wait_for_each_other_where_each_has_its_id(give, keeping):
+    messages = [store(), store()]
+    assert give(keeping, None)["sent"] == 2
+    assert {id for id, *_ in keeping.given} == {str(each.id) for each in messages}
+
+
 def test_send_rate_holds_for_it_too(give, keeping):
     for to in (NEW_YORK, NEIGHBOUR):
         store(to=to)
@@ -348,6 +367,34 @@ def test_it_stays_with_its_carrier_whatever_becomes_of_that(run_both, keepers):
     run_both(TUESDAY_NOON + 61 * HOUR, carriers=keepers, **ALWAYS_OPEN)
     assert (again(message).status, again(message).carrier) == (Status.SENT, "us")
     assert len(us.kept) == 1
+
+
+@pytest.mark.parametrize("status", [502, 504])
+def test_a_text_behind_a_webhooks_gateway_goes_nowhere_else(run_both, webhook_server, status):
+    """The receiver has stored the text, and its gateway gave up."""
+    webhook = connect(webhook_server.url)
+    eu, message = NamedCarrier("eu"), store(max_retries=0)
+    webhook_server.answers[NEW_YORK] = Answer(status, b"<html>")
+    run_both(TUESDAY_NOON, carriers=[webhook, eu])
+    del webhook_server.answers[NEW_YORK]
+    run_both(TUESDAY_NOON + MINUTE, carriers=[webhook, eu])
+    ids = {each.headers["webhook-id"] for each in webhook_server.requests}
+    assert (len(webhook_server.texts), ids, eu.texts) == (2, {str(message.id)}, [])
+    assert (again(message).status, again(message).attempts) == (Status.SENT, 1)
+
+
+def test_a_webhooks_own_words_are_no_doubt_though_its_status_is_a_gateways(
+    run_both, webhook_server
+):
+    webhook_server.answer = Answer(502, {"error": "the modem is off"})
+    eu, message = NamedCarrier("eu"), store()
+    for seconds in (0, 60):
+        run_both(
+            TUESDAY_NOON + seconds * SECOND,
+            carriers=[connect(webhook_server.url), eu],
+            retry_delay=1,
+        )
+    assert (again(message).carrier, again(message).in_doubt) == ("eu", 0)
 
 
 def test_a_no_of_the_way_lets_it_go_through_the_next(run_both, keepers):
@@ -459,6 +506,42 @@ def test_what_did_not_arrive_is_another_text_to_the_carrier_once_a_person_retrie
         assert again(message).carrier_reference == f"K{round}"
 
 
+@pytest.mark.parametrize("says", [[None], [TOOK, None]], ids=str)
+def test_another_copy_has_an_id_of_its_own_under_another_name_of_the_account(give, keeping, says):
+    """Two SIMs of one phone, or a carrier that got a new name: its 409 would count as a yes."""
+    message = store()
+    give(keeping, None)
+    did_not_arrive(message, "K0")
+    keeping.name = "renamed"
+    for number, said in enumerate(says):
+        give(keeping, said, 60 + number * 600)
+    assert len(keeping.kept) == len({id for id, *_ in keeping.given}) == 2
+    assert (again(message).status, again(message).carrier_reference) == (Status.SENT, "K1")
+
+
+def test_a_copy_in_doubt_keeps_its_id_under_another_name_of_the_account(give, keeping):
+    message = store()
+    give(keeping, TOOK)
+    keeping.name = "renamed"
+    give(keeping, None, 600)
+    assert (again(message).status, list(keeping.kept)) == (Status.SENT, [str(message.id)])
+
+
+def test_a_copy_in_doubt_keeps_its_id_though_an_older_one_turns_out_to_be_taken(run_both, keepers):
+    us, eu = keepers
+    eu.answer = us.answer = LOST
+    message = store()
+    run_both(TUESDAY_NOON, carriers=[eu])
+    run_both(TUESDAY_NOON + HOUR, carriers=[us])
+    late = LateAnswer(str(message.id), "7")
+    inbound.record_reports([late, Receipt("7", False)], TUESDAY_NOON + HOUR, False, "eu")
+    assert decide_on(message).retry(TUESDAY_NOON + HOUR, 3 * DAY)
+    us.answer = None
+    run_both(TUESDAY_NOON + 2 * HOUR, carriers=[us])
+    assert [id for id, *_ in us.given] == [str(message.id)] * 2
+    assert again(message).status == Status.SENT
+
+
 def test_what_no_carrier_took_is_the_same_text_once_a_person_retries_it(give, keeping):
     message = store(max_retries=0)
     give(keeping, FOR_GOOD)
@@ -477,3 +560,69 @@ def test_another_copy_is_looked_up_by_its_own_id(give, telling):
     give(telling, None, 120)
     assert telling.looked_up == [telling.given[-1][0]]
     assert (again(message).status, again(message).carrier_reference) == (Status.SENT, "K1")
+
+
+# A person sends it again whose time ended in doubt
+
+
+@pytest.fixture
+def retried_in_doubt(give, telling):
+    """Give a text whose answer is lost until it expires, and retry it; one more pass is due."""
+    message = store(manual_mode=True, approved=True, check_dnc=True)
+    give(telling, TOOK)
+    Message.update(status=Status.EXPIRED, finished_at=TUESDAY_NOON + MINUTE).execute()
+    at = TUESDAY_NOON + 2 * MINUTE
+    assert decide_on(message).retry(at, 3 * DAY) == [message.id]
+    Message.update(approved_by="Ann", approved_at=at).execute()
+    return again(message)
+
+
+def cancel_now(message, flask, at):
+    result = flask("messages", "cancel", str(message.id))
+    assert result.stdout == f"{message.id}: cancelled, unless the carrier has it already\n"
+
+
+def undo_now(message, flask, at):
+    assert decide_on(message).undo_approval("Ann", at) == []
+
+
+def stop_now(message, flask, at):
+    assert waiting.block_number(NEW_YORK, at, "asked") == 0
+
+
+def promote_listed(message, flask, at):
+    DoNotCall.add([NEW_YORK], at, "operator")
+    waiting.promote(at)
+
+
+def expire_now(message, flask, at):
+    Message.update(expires_at=at).execute()
+    waiting.expire(at)
+
+
+@pytest.mark.parametrize("decide", [cancel_now, undo_now, stop_now, promote_listed, expire_now])
+def test_a_retried_text_is_still_in_doubt_whatever_is_decided(
+    give, telling, retried_in_doubt, flask, decide
+):
+    """The carrier has it from before: nobody may be told that it was kept back."""
+    decide(retried_in_doubt, flask, TUESDAY_NOON + 2 * MINUTE)
+    assert again(retried_in_doubt).finished_at is None
+    give(telling, None, 150)
+    give(telling, None, 300)
+    assert (again(retried_in_doubt).status, len(telling.kept)) == (Status.SENT, 1)
+
+
+def test_a_retried_text_that_was_cancelled_in_doubt_can_be_undone(retried_in_doubt):
+    at = TUESDAY_NOON + 2 * MINUTE
+    assert decide_on(retried_in_doubt).cancel("Ann", at) == [retried_in_doubt.id]
+    assert decide_on(retried_in_doubt).undo_cancel("Ann", at + SECOND) == [retried_in_doubt.id]
+    assert again(retried_in_doubt).cancelled_by is None
+
+
+def test_a_retried_text_that_its_carrier_does_not_have_is_cancelled(
+    give, telling, retried_in_doubt
+):
+    telling.kept.clear()
+    decide_on(retried_in_doubt).cancel("Ann", TUESDAY_NOON + 2 * MINUTE)
+    give(telling, None, 150)
+    assert (again(retried_in_doubt).status, telling.kept) == (Status.CANCELLED, {})

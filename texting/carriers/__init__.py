@@ -268,8 +268,8 @@ class Carrier:
         """Hand `text` for `to` (E.164) to the carrier unchanged; return its reference, if any.
 
         After `valid_for` seconds the text should no longer be delivered. Carriers that keep ids
-        know it by `key_of(message_id, copy)`; they are given `copy`, the number of earlier copies
-        that they took, if it is not 0. Raise CarrierError if the carrier did not take the text.
+        know it by `key_of(message_id, copy)`; `copy` is the number of earlier copies that any
+        carrier took. Raise CarrierError if the carrier did not take the text.
         """
         raise NotImplementedError
 

@@ -71,6 +71,7 @@ FOR_NOW = {
     40011: "too fast for the recipient's network",
 }
 REASONS = FOR_GOOD | ACCOUNT | TOO_FAST | FOR_NOW
+UNKNOWN = {10007, 10008}  # it failed, or took too long: Telnyx itself does not know
 UNCLEAR = {409, 422}  # HTTP: the key is in use, or was used with another request
 
 OLDEST_CALLBACK = 300  # seconds; older callbacks are refused by Telnyx's own library, too
@@ -212,8 +213,9 @@ class Telnyx(HttpCarrier):
         words = self.explained(int(code), "refused")
         reason = f"Telnyx: {words} (HTTP {answer.status}, error {code})"
         meant = 429 if answer.status == 429 else int(code)
-        is_unclear |= answer.method == "POST" and answer.status >= 500
-        return self.refusal(answer, meant, reason, in_doubt=is_unclear and meant not in REASONS)
+        is_unclear = answer.status == 409 and meant not in REASONS  # the key is in use
+        in_doubt = answer.method == "POST" and (is_unclear or meant in UNKNOWN)
+        return self.refusal(answer, meant, reason, in_doubt=in_doubt)
 
 
 def _read_key(written: str | None) -> bytes | None:

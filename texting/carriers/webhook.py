@@ -89,8 +89,11 @@ class Webhook(SignedPosts):
         if answer.success and not content.get("error"):
             return reference(content.get("reference"))
         reason = f"the webhook refused (HTTP {answer.status})"
-        silent = answer.status in (502, 503, 504)  # a gateway's word, and not the receiver's
-        raise self.refusal(answer, answer.status, reason, silent=silent)
+        if content.get("error"):  # the receiver's own word, whatever the status
+            raise self.refusal(answer, answer.status, reason)
+        silent = answer.status in (502, 503, 504)  # more likely a gateway's
+        in_doubt = answer.leaves_doubt
+        raise self.refusal(answer, answer.status, reason, silent=silent, in_doubt=in_doubt)
 
 
 def _key(secret):

@@ -6,7 +6,7 @@ message in doubt. Both kinds are open. Messages are locked before their attempts
 """
 
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from enum import StrEnum
@@ -59,6 +59,8 @@ class Attempt(Table):
     message = ForeignKeyField(Message, on_delete="CASCADE", index=False)
     claim_number = IntegerField()  # which of the message's claims this is
     carrier = TextField(null=True)
+    # How many copies any carrier had taken before: see `carriers.key_of`
+    copy = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     # The scheduler that is giving the text or, while the result is unclear, asking about it
     sender = UUIDField(null=True)
     begun_at = InstantField(PAST, lambda now: Attempt.message > first_id(now))
@@ -77,12 +79,19 @@ class Attempt(Table):
     @classmethod
     def begin(
         cls, messages: Collection[Message], carrier: str, sender: uuid.UUID, now: datetime
-    ) -> None:
-        """Insert the attempts to give claimed messages to a carrier."""
-        fields = (cls.message, cls.claim_number, cls.carrier, cls.sender, cls.begun_at)
-        rows = [(each.id, each.claim_number, carrier, sender, now) for each in messages]
+    ) -> Counter[uuid.UUID]:
+        """Insert the attempts to give claimed messages to a carrier.
+
+        Return, by message id, the numbers of their copies.
+        """
+        copies = cls._count_taken([each.id for each in messages if each.claims_before_retry])
+        fields = (cls.message, cls.claim_number, cls.carrier, cls.copy, cls.sender, cls.begun_at)
+        rows = [
+            (each.id, each.claim_number, carrier, copies[each.id], sender, now) for each in messages
+        ]
         if rows:
             cls.insert_many(rows, fields).execute()
+        return copies
 
     @classmethod
     def take_back(cls, messages: Collection[Message]) -> None:
@@ -226,11 +235,15 @@ class Attempt(Table):
         return found
 
     @classmethod
-    def count_taken(cls, message_id: uuid.UUID, carriers: Collection[str], before: int) -> int:
-        """Count the copies of a message that these carriers took before a claim of it."""
-        earlier = (cls.message == message_id) & (cls.claim_number < before)
-        taken = (cls.result == Result.TAKEN) & cls.carrier.in_([*carriers])
-        return cls.select().where(earlier, taken).count()
+    def _count_taken(cls, ids):
+        """Count the copies of these messages that were taken, whatever the carrier is called.
+
+        Two names may stand for one account, which knows a copy by its id.
+        """
+        if not ids:
+            return Counter()
+        taken = cls.message.in_(ids) & (cls.result == Result.TAKEN)
+        return Counter(each.message_id for each in cls.select(cls.message).where(taken))
 
     @classmethod
     def is_by(cls, carrier: str) -> Expression:
@@ -248,6 +261,11 @@ class Attempt(Table):
     def is_open(cls) -> Expression:
         """Match attempts whose result is not known."""
         return cls.result.is_null() | IS_UNCLEAR
+
+    @classmethod
+    def in_doubt(cls) -> Expression:
+        """Match messages that a carrier may have, also from before a person retried them."""
+        return fn.EXISTS(cls.select(SQL("1")).where(cls.message == Message.id, IS_UNCLEAR))
 
 
 def was_refused(message: Message, carrier: str, words: str, before: datetime) -> bool:

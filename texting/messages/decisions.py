@@ -16,6 +16,7 @@ from texting.access.limits import Limit, lock_numbers
 from texting.carriers.lanes import Lane
 from texting.database import MILLISECOND, PAGE, Refused, clock, db, in_pages
 from texting.messages import waiting
+from texting.messages.attempts import Attempt
 from texting.messages.model import (
     IS_WAITING,
     RETRYABLE,
@@ -91,8 +92,8 @@ class Selection:
         cancel = partial(self._act, Action.CANCELLED, now, WAITING, cancelled_by=by)
         ended = {"status": Status.CANCELLED, "finished_at": now}
         with db.transaction():
-            at_once = cancel(Message.in_doubt == 0, **ended)
-            return at_once + cancel(Message.in_doubt > 0, send_at=now)
+            at_once = cancel(~Attempt.in_doubt(), **ended)
+            return at_once + cancel(Attempt.in_doubt(), send_at=now)
 
     def retry(self, now: datetime, expire_after: timedelta) -> list[UUID]:
         """Send messages again that did not reach their recipients, each with all its retries.
@@ -126,7 +127,7 @@ class Selection:
             "send_at": Message.first_send_at,
             "approved": False,
         } | dict.fromkeys(("approved_by", "approved_at", "due_since"))
-        waits = Message.approved & (Message.in_doubt == 0) & mine
+        waits = Message.approved & ~Attempt.in_doubt() & mine
         return self._undo(Action.APPROVED, now, WAITING, waits, **before)
 
     def undo_cancel(self, by: str, now: datetime, limit: Limit | None = None) -> list[UUID]:
@@ -162,7 +163,7 @@ class Selection:
             undo = partial(these._undo, undone, now, cancelled_by=None)
             mine = Message.cancelled_by == by
             ended = mine & (Message.finished_at > now - UNDO_WITHIN)
-            withdrawn = mine & (Message.in_doubt > 0) & (Message.send_at > now - UNDO_WITHIN)
+            withdrawn = mine & (Message.send_at > now - UNDO_WITHIN)
             anew = {"status": Status.SCHEDULED, "finished_at": None}
             done += undo([Status.CANCELLED], ended, **anew) + undo(WAITING, withdrawn)
         return done
@@ -207,7 +208,7 @@ def stay_until(at: datetime, action: Action, who_key: int, now: datetime) -> dat
     """
     these = Message.id.in_(_decided_at(at, action, who_key)) & Message.to.is_null(False)
     if action == Action.APPROVED:
-        stays = IS_WAITING & Message.approved & (Message.in_doubt == 0) & (Message.send_at > now)
+        stays = IS_WAITING & Message.approved & (Message.send_at > now) & ~Attempt.in_doubt()
         return Message.select(fn.MIN(Message.send_at)).where(these, stays).scalar()
     is_there = Message.select().where(these, Message.status == Status.CANCELLED).exists()
     return at + UNDO_WITHIN if is_there else None

@@ -2,12 +2,12 @@
 
 import uuid
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from peewee import Expression
 
 from texting.carriers.lanes import Lane
-from texting.database import FEW, db, lock_texts
+from texting.database import FEW, db, lock_texts, locked
 from texting.messages.attempts import DIED, IS_ASKED_ABOUT, IS_UNCLEAR, Attempt, Result
 from texting.messages.model import WAITING, Message, Status, has_status
 
@@ -54,6 +54,21 @@ def texts_at(
         copies = copies.where(is_such, is_theirs, these)
         found |= {*copies.tuples()}
     return found
+
+
+def release_equal(texts: Collection[tuple[str, str]], now: datetime, waited: timedelta) -> None:
+    """Let the texts go that were put off because an equal one was in the carrier's hands.
+
+    `texts` have number and text of those that it has answered; `waited` is for how long others were
+    put off. What waits for its first time, or for a retry, goes on waiting.
+    """
+    is_put_off = (Message.send_at > now) & (Message.send_at <= now + waited)
+    is_put_off &= (Message.claim_number > Message.claims_before_retry) & Message.due_since.is_null()
+    is_put_off &= has_status(Status.SCHEDULED)
+    for to, text in texts:
+        these = Message.select(Message.id).where(Message.to == to, Message.message == text)
+        if (these := these.where(is_put_off)).exists():
+            Message.update(send_at=now).where(locked(Message.id, these), is_put_off).execute()
 
 
 def unclear_at(carrier: str, message_id: uuid.UUID) -> list[Attempt]:

@@ -47,7 +47,7 @@ def record_accepted(
 
     `references` has the carrier's references by message id, and `claims` the claim numbers of the
     copies; without one it is a message's first open copy. An acceptance counts even if the claim is
-    lost. Do nothing for a reference that is already known, from before a person's retry. With
+    lost. A reference that is already known, from before a person's retry, changes no message. With
     `only_open`, count it only for an open copy, and only if no other copy has the reference.
     """
     if not references:
@@ -59,7 +59,11 @@ def record_accepted(
         if only_open:
             known |= _of_others(said, carrier)
         new = {id: each for id, each in said.items() if id not in known}
+        _lock(said)
         recipients = _take(new, now, carrier, claims or {}, only_open) if new else []
+        # A receipt that names only the number may have given it to an older copy
+        if given := {id: said[id] for id in known if id in (claims or {})}:
+            _end(Attempt.open_copies(given, carrier, claims), given, now, carrier)
         _apply_early(said, {*recipients} - {None}, carrier, now)
     return len(recipients)
 
@@ -85,20 +89,24 @@ def _of_others(references, carrier):
     return {id for id, reference in references.items() if reference in known}
 
 
+def _lock(ids):
+    """Lock messages, so that their copies do not change."""
+    these = Message.select(Message.id).where(Message.id.in_([*ids]))
+    db.lock_rows(these.order_by(Message.id)).execute()
+
+
 def _take(references, now, carrier, claims, only_open=False):
-    """Record that the carrier accepted messages; return their phone numbers, None if redacted.
+    """Record that it accepted locked messages; return their phone numbers, None if redacted.
 
     An attempt that was counted when its answer was lost does not count again.
     """
-    these = Message.select(Message.id).where(Message.id.in_([*references]))
-    db.lock_rows(these.order_by(Message.id)).execute()  # so that their copies do not change
     copies = Attempt.open_copies(references, carrier, claims)
     if only_open:
         references = {id: each for id, each in references.items() if id in copies}
         if not references:
             return []
-    in_doubt = {id: each for id, each in copies.items() if each.result == Result.UNCLEAR}
-    counted = {id for id, each in in_doubt.items() if each.words != DIED}
+    in_doubt = (id for id, each in copies.items() if each.result == Result.UNCLEAR)
+    counted = {id for id in in_doubt if copies[id].words != DIED}
     rows = [(Message.id.db_value(id), each, id not in counted) for id, each in references.items()]
     taken = ValuesList(rows, alias="taken")
     id, reference, tries = db.typed(taken, "uuid", "text", "integer")
@@ -113,12 +121,18 @@ def _take(references, now, carrier, claims, only_open=False):
     )
     accept = accept.from_(taken).where(Message.id == id, Message.status.not_in(TAKEN))
     changed = Message.change(accept)
-    Attempt.note_accepted(copies, references, carrier, now)
-    for id, copy in in_doubt.items():
-        message = Message.get_by_id(id)
-        since_retry = copy.claim_number > message.claims_before_retry
-        message.settle_doubts(copy.carrier or FIRST, int(since_retry), once=True)
+    _end(copies, references, now, carrier)
     return [phone for _, phone in changed]
+
+
+def _end(copies, references, now, carrier):
+    """Record that the carrier accepted these copies, and settle their doubts."""
+    Attempt.note_accepted(copies, references, carrier, now)
+    for id, copy in copies.items():
+        if copy.result == Result.UNCLEAR:
+            message = Message.get_by_id(id)
+            since_retry = copy.claim_number > message.claims_before_retry
+            message.settle_doubts(copy.carrier or FIRST, int(since_retry), once=True)
 
 
 def shown(said: Iterable[Shown], now: datetime, carrier: str) -> int:
@@ -245,6 +259,7 @@ def _apply(said, at, carrier, now):
         return said.message_id if _is_of_other_part(said, carrier) else None
     id = copy.message_id
     if copy.result in (None, Result.UNCLEAR):  # the receipt also shows that it was accepted
+        _lock([id])
         _take({id: said.reference}, now, carrier, {id: copy.claim_number}, only_open=True)
         copy.reference = said.reference
     status = Status.DELIVERED if said.delivered else Status.UNDELIVERED

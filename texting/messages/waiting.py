@@ -17,6 +17,7 @@ from texting.access.do_not_call import DoNotCall, OptedOut
 from texting.access.keys import ApiKey, rules_of
 from texting.access.rules import LAST
 from texting.database import FEW, MILLISECOND, all_but_broken, is_outage, locked
+from texting.messages.attempts import Attempt
 from texting.messages.model import IS_SENDABLE, IS_WAITING, WAITING, Message, Status, has_status
 
 UNAPPROVED = "nobody approved it in time"
@@ -38,8 +39,8 @@ def promote(now: datetime, *, check_dnc: str = "asked") -> Counter:
     `check_dnc` is for keys without a rule of their own.
     """
     due = has_status(Status.SCHEDULED) & (Message.send_at <= now)
-    blocked = (Message.in_doubt == 0) & _is_kept_off(check_dnc)
-    expired = (Message.in_doubt == 0) & (Message.expires_at <= now)
+    blocked = _is_kept_off(check_dnc) & ~Attempt.in_doubt()
+    expired = (Message.expires_at <= now) & ~Attempt.in_doubt()
     became = Case(None, [(blocked, Status.BLOCKED), (expired, Status.EXPIRED)], Status.QUEUED)
     finished = Case(None, [(blocked | expired, Message.finished_at.db_value(now))], None)
     why = _why_expired(now, ~expired, blocked)
@@ -102,7 +103,7 @@ def expire(now: datetime, among: Collection[UUID] | None = None) -> int:
     `among` limits this to some ids. Messages that may be set aside wait until they are due again.
     """
     is_set_aside = (Message.send_at > now) & (Message.send_at <= now + SET_ASIDE)
-    late = IS_WAITING & (Message.expires_at <= now) & (Message.in_doubt == 0) & ~is_set_aside
+    late = IS_WAITING & (Message.expires_at <= now) & ~is_set_aside & ~Attempt.in_doubt()
     if among is not None:
         late &= Message.id.in_([*among])
     why = _why_expired(now)
@@ -132,8 +133,7 @@ def expire_in_doubt(
     """
     if not lanes:
         return 0
-    old = IS_SENDABLE & Message.lane.in_(lanes) & (Message.in_doubt > 0)
-    old &= Message.expires_at <= now
+    old = IS_SENDABLE & Message.lane.in_(lanes) & (Message.expires_at <= now) & Attempt.in_doubt()
     if of_paused:
         old &= Message.key.in_(ApiKey.paused())
     withdrawn = Message.cancelled_by.is_null(False), Status.CANCELLED
@@ -145,7 +145,7 @@ def expire_in_doubt(
 
 def block_number(number: str, now: datetime, check_dnc: str = "asked") -> int:
     """Block the waiting messages to a number that has opted out; return how many."""
-    waiting = (Message.to == number) & has_status(*WAITING) & (Message.in_doubt == 0)
+    waiting = (Message.to == number) & has_status(*WAITING) & ~Attempt.in_doubt()
     waiting &= _heeds_stop(check_dnc) & Message.auto_reply_to.is_null()
     block = Message.update(status=Status.BLOCKED, finished_at=now).where(waiting)
     return len(Message.change(block))

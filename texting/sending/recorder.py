@@ -63,9 +63,17 @@ class Recorder:
         for each in self.unrecorded:
             if each.error or each.send.asking:
                 self.record_unless_broken(self.record_other, [each], now)
+        if self.terms.askable and not self.terms.keeps_ids:
+            self.retry(self.release_equal, self.unrecorded, now)
         self.retry(self.watch.note_answers, self.unrecorded)
         self.unrecorded = []
         return True
+
+    def release_equal(self, answers: list[Answer], now: datetime) -> None:
+        """Let texts go that waited for these, if the carrier has said what became of these."""
+        settled = (each.send.message for each in answers if each.settles)
+        texts = {(each.to, each.message) for each in settled if each.to}
+        doubts.release_equal(texts, now, outcomes.PUT_OFF)
 
     def record_unless_broken(
         self, action: Callable[[list[Answer], datetime], None], answers: list[Answer], now: datetime

@@ -107,8 +107,8 @@ class Sender:
         made_progress |= self.retry(self.take_back_unheard)
         permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
         room, questions = self.room(permission), []
-        if room and permission is Permission.ALL:
-            questions = self.retry(self.ask, room)
+        if permission is Permission.ALL and (few := min(room, self.sends.room_to_ask)):
+            questions = self.retry(self.ask, few)
         claimed, ready = 0, []
         if may_claim and (room := room - len(questions)):
             claimed, ready = self.retry(self.claim, room)
@@ -163,7 +163,7 @@ class Sender:
                 doubts.ask_again_at(message.id, self.name, now + outcomes.PUT_OFF)
             elif copies := doubts.unclear_at(self.name, message.id):
                 send.since = copies[0].begun_at
-                send.copy = self.copies_before(message, copies[0].claim_number)
+                send.copy = copies[0].copy
                 if self.carrier.can_be_asked:
                     send.since -= CLOCKS_DIFFER
                 questions.append(send)
@@ -246,12 +246,6 @@ class Sender:
         pulse, probe = self.pulse, self.watch.probe
         return Send(message, name, pulse.sender, self.terms, pulse.moment(), probe=probe)
 
-    def copies_before(self, message: Message, claim_number: int) -> int:
-        """Return how many copies a carrier that keeps ids took before a claim: see `key_of`."""
-        if not (self.carrier.keeps_ids and message.claims_before_retry):
-            return 0
-        return Attempt.count_taken(message.id, self.listed_with, claim_number)
-
     # Claims
 
     def claim(self, room: int) -> tuple[int, list[Send]]:
@@ -297,15 +291,16 @@ class Sender:
                 return 0, []
             messages = claim()
             sends = [self.send_of(each) for each in messages]
-            for send in sends:
-                send.copy = self.copies_before(send.message, send.message.claim_number)
             ready, moves = self.judge(sends, now)
             going = self.within_rate(ready)
             waiting = ready[len(going) :]
             Message.put_back([send.message for send in waiting])
-            Attempt.begin([send.message for send in going], self.name, self.pulse.sender, now)
+            given = [send.message for send in going]
+            copies = Attempt.begin(given, self.name, self.pulse.sender, now)
             self.turns.put_back([send.message for send in waiting])
         self.pulse.note_beat(before)
+        for send in going:
+            send.copy = copies[send.message.id]
         for send, outcome in moves:
             self.recorder.note_move(send, outcome.move, outcome.why)
         return len(messages) - len(waiting), going
@@ -379,7 +374,8 @@ class Sender:
             outcome = self.judge_one(send, rules[message.key_id], *about)
             if outcome is None:
                 ready.append(send)
-                equals.add(text)
+                if self.carrier.can_be_asked:
+                    equals.add(text)
             elif message.apply(outcome, now):
                 moves.append((send, outcome))
         return ready, moves

@@ -45,7 +45,7 @@ class Send:
     since: datetime | None = None  # for a question: when the carrier was first given the text
     probe: datetime | None = None  # when it was chosen to go first after a pause
     again: bool = False
-    copy: int = 0  # how many copies a carrier that keeps ids took before, see `carriers.key_of`
+    copy: int = 0  # how many copies were taken before, see `carriers.key_of`
 
     @property
     def asking(self) -> bool:
@@ -69,6 +69,13 @@ class Answer(NamedTuple):
     error: CarrierError | NotSent | None
     said: Any = None  # a reference, or all that were found
 
+    @property
+    def settles(self) -> bool:
+        """Whether it tells if the carrier has the text."""
+        if self.send.asking:
+            return self.error is None
+        return not getattr(self.error, "in_doubt", False)
+
 
 class Sends:
     """Begin sends through a carrier, and return their answers."""
@@ -85,6 +92,12 @@ class Sends:
     def room(self) -> int:
         """Return how many more sends may begin."""
         return max(0, self.most - len(self.under_way))
+
+    @property
+    def room_to_ask(self) -> int:
+        """Return how many more questions may begin: half of all at once, so that texts go, too."""
+        asking = sum(send.asking for send in self.under_way.values())
+        return max(0, max(1, self.size // 2) - asking)
 
     def try_all_threads(self) -> None:
         """Allow all sends at once again, after threads could not be started."""
@@ -138,7 +151,7 @@ class Sends:
                 message.message,
                 message_id=str(message.id),
                 valid_for=max(SHORTEST_VALIDITY, round(lasts.total_seconds())),
-                **({"copy": send.copy} if send.copy else {}),
+                **({"copy": send.copy} if self.carrier.keeps_ids else {}),
             )
 
     def look_up(self, send: Send) -> list[str]:

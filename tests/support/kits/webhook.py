@@ -48,5 +48,6 @@ KIT = Kit(
         """,
     },
     server=WebhookServer,
-    for_now=(301, 408, 500, 502, 503, 504),
+    for_now=(301, 408, 500, 503),
+    in_doubt=(502, 504),
 )
