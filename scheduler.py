@@ -233,7 +233,8 @@ class Scheduler:
         if not self.to_date_back:
             stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
             CarrierState.record_pass(now, stand_ins)
-        CarrierState.prepare(TESTERS)
+        for sender in self.senders:
+            CarrierState.prepare(sender.name)
         chores = self.take_over, self.promote, self.forget_ids, self.expire
         chores += self.redact_and_purge, receipts.forget_unmatched, opt_outs.forget_ignored
         chores += inbound.report_incomplete, Event.give_up, Event.forget

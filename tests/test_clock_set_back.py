@@ -18,11 +18,13 @@ from app import create_app
 from databases import on_both
 from fake_carrier import FOR_NOW, SLOWLY
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
+from several_carriers import NamedCarrier
 from signed_callbacks import SECRET, VONAGE, of_vonage
-from stored_messages import again, held, key_named, store
+from stored_messages import again, held, key_named, store, store_many
 from texting import database
 from texting.access.do_not_call import OptedOut
 from texting.carriers import CarrierError
+from texting.database import FEW
 from texting.events.delivery import DELAYS
 from texting.events.outbox import LONGEST_DELAY, Event
 from texting.messages.attempts import Attempt
@@ -265,3 +267,15 @@ def test_a_stop_of_the_same_second_comes_after_a_start_without_a_time(
     hear("START", now)
     hear("STOP", now, told=TUESDAY_NOON + stopped * SECOND)
     assert OptedOut.lists(NEW_YORK) == is_listed
+
+
+@on_both
+def test_a_carrier_that_is_new_after_the_step_takes_the_texts_that_wait(run_pass):
+    store(TUESDAY_NOON + HOUR)
+    run_pass(TUESDAY_NOON + HOUR)
+    more = 2 * FEW  # so that a pass may end before all is dated back
+    store_many(more, TUESDAY_NOON + HOUR, status=Status.SENT, finished_at=TUESDAY_NOON + HOUR)
+    new = NamedCarrier("new")
+    store(TUESDAY_NOON)
+    assert run_pass(TUESDAY_NOON, new)["sent"] == 1
+    assert len(new.texts) == 1

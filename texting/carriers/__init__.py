@@ -257,6 +257,12 @@ class Carrier:
     def __init__(self, url: str, *_: object):
         self.name = url.partition(":")[0].lower()
 
+    def load(self) -> None:
+        """Import what connections need, before any thread may use them.
+
+        Two threads that import modules of one package may each find the other's half done.
+        """
+
     def session(self) -> AbstractContextManager:
         """Return a context in which this thread can `send` without connecting first.
 
@@ -406,6 +412,8 @@ def connect(
             f"{scheme}://…/{{to}} is Apprise's form; without the {{to}} the text goes to "
             f"{kind.title} directly"
         )
+    if sending:
+        carrier.load()
     carrier.name = name or carrier.name
     return carrier
 

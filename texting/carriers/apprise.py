@@ -1,5 +1,6 @@
 """Apprise, for carriers without a module in this package."""
 
+import importlib
 import logging
 import re
 from contextvars import ContextVar
@@ -72,6 +73,10 @@ class Apprise(Carrier):
             f"{self._scheme}:// goes through Apprise: many plugins look at the HTTP status alone, "
             "so a text can count as sent although the carrier's answer refuses it"
         )
+
+    def load(self) -> None:
+        for module in ("encodings.idna", "netrc"):  # which socket and requests import late
+            importlib.import_module(module)
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         _said.set(said := [])

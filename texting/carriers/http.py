@@ -2,6 +2,7 @@
 
 import base64
 import http.client
+import importlib
 import io
 import json
 import re
@@ -93,6 +94,11 @@ class HttpCarrier(Carrier):
         self._session = threading.local()
         weakref.finalize(self, _close_all, self._idle)
         self._served_until = 0.0  # by time.monotonic()
+
+    def load(self) -> None:
+        # Not at the top: the web sends no requests, and should not pay for these
+        importlib.import_module("urllib3.connection")
+        importlib.import_module("encodings.idna")  # the socket module imports it for a host name
 
     @contextmanager
     def session(self) -> Iterator[None]:

@@ -41,6 +41,7 @@ class Receiver(SignedPosts):
 
     def __init__(self, url: str):
         super().__init__(url, AT_ONCE, TIMEOUT)
+        self.load()
         self.open_ids = set()  # of events whose results are not recorded yet
 
 
