@@ -478,3 +478,19 @@ def test_one_that_serves_when_it_is_asked_and_refuses_texts_has_one_trouble_unti
     store(to=NEIGHBOUR)
     run_both(TUESDAY_NOON + 40 * MINUTE, carriers=refusing)
     assert eu.texts == []
+
+
+def test_an_unexpected_error_of_a_question_is_told_and_it_is_asked_again(
+    run_pass, checked, caplog
+):
+    store(TUESDAY_NOON)
+    checked.answers[NEW_YORK] = DOWN
+    run_pass(TUESDAY_NOON, checked)
+    checked.health, checked.answers = ImportError("s3cret"), {}
+    run_pass(TUESDAY_NOON + 5 * SECOND, checked)
+    assert CarrierState.get_by_id("fake").trouble == str(DOWN)
+    assert "carrier fake hit an unexpected ImportError while being asked" in errors(caplog)
+    assert "s3cret" not in caplog.text
+    checked.health = None
+    assert run_pass(TUESDAY_NOON + 5 * MINUTE, checked)["sent"] == 1
+    assert checked.checks == 2

@@ -121,7 +121,9 @@ class CarrierWatch:
             self.serves = True
             return Permission.PROBE, 0
         if not isinstance(error, CarrierError):
-            raise error
+            kind = type(error).__name__  # its message may hold the URL
+            log.error("carrier %s hit an unexpected %s while being asked", self.name, kind)
+            error = CarrierError(f"unexpected {kind}", silent=True)
         if not self.note_error(error, self.probe, by_text=False):
             cause = {"trouble": self.state.trouble, "is_down": self.state.is_down}
             CarrierState.begin_pause(self.name, self.clock.now(), self.probe, **cause)
