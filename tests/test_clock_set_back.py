@@ -50,6 +50,7 @@ SHOWN = {
         "message.event_delivered_at",
     ),
     *("attempt.ended_at", "attempt.receipt_at", "reply.read_at", "event.at", "audit.at"),
+    "audit.link_made_at",
     *("api_key.created_at", "api_key.revoked_at", "api_key.last_used_at", "api_key.paused_at"),
     *("do_not_call.added_at", "opt_out.added_at", "do_not_call_history.at"),
     *("do_not_call_history.said_at", "key_country.first_at", "key_country.told_at"),

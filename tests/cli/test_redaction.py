@@ -133,6 +133,7 @@ NO_NUMBER_AND_NO_TEXT = {
     "key_country": {"country"},
     "notice": {"subject", "newest"},
     "opt_out_message": {"id"},
+    "outgoing_notice": {"subject", "title", "text", "kind"},
     "public_address": {"url"},
     "reply": {"carrier", "read_by", "part_reference"},
     "sign_in": {"id", "digest"},

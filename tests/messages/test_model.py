@@ -31,7 +31,7 @@ DONE_OFTEN = {
     "claim": lambda: claim(8),
     "purge": lambda: retention.purge(OLD, TUESDAY_NOON),
     "redact": lambda: retention.redact(OLD, TUESDAY_NOON),
-    "answered": lambda: storing.stored_before(1, "key"),
+    "answered": lambda: storing.stored_before(1, "key", "digest"),
 }
 
 

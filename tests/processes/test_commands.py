@@ -57,7 +57,9 @@ def test_two_upgrades_at_once_end_well(empty_database_url, start):
 def test_no_process_starts_on_the_tables_of_a_draft(empty_database_url, start):
     database.connect(empty_database_url)
     database.upgrade()
-    database.db.execute_sql("UPDATE schema_migration SET name = '0001_initial'")
+    database.db.execute_sql(
+        "UPDATE schema_migration SET name = '0001_initial' WHERE name = '0001_tables'"
+    )
     database.disconnect()
     processes = [
         start("scheduler.py", DATABASE_URL=empty_database_url),

@@ -480,9 +480,7 @@ def test_one_that_serves_when_it_is_asked_and_refuses_texts_has_one_trouble_unti
     assert eu.texts == []
 
 
-def test_an_unexpected_error_of_a_question_is_told_and_it_is_asked_again(
-    run_pass, checked, caplog
-):
+def test_an_unexpected_error_of_a_question_is_told_and_it_is_asked_again(run_pass, checked, caplog):
     store(TUESDAY_NOON)
     checked.answers[NEW_YORK] = DOWN
     run_pass(TUESDAY_NOON, checked)
