@@ -214,7 +214,8 @@ class Recorder:
         words, even_unclear = str(error), not self.terms.keeps_ids
         if error.in_doubt:
             at = outcome.send_at or now
-            Attempt.end(send.message, now, Result.UNCLEAR, words=words, ask_at=at)
+            # What is unclear by a death keeps these words: it has not been counted
+            Attempt.end(send.message, now, Result.UNCLEAR, False, words=words, ask_at=at)
         elif Attempt.end(send.message, now, Result.REFUSED, even_unclear, words=words, ask_at=None):
             since_retry = send.message.claim_number > send.message.claims_before_retry
             send.message.settle_doubts(self.name, int(since_retry), once=True)
