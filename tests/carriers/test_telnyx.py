@@ -119,6 +119,14 @@ def test_replies_that_reach_another_number_of_a_names_profile_are_its_own():
     assert reply.number == NUMBER
 
 
+@pytest.mark.parametrize("told", [{}, {"messaging_profile_id": None}], ids=["none", "null"])
+def test_a_reply_to_a_stranger_without_a_profile_is_not_its_own(told):
+    """Neither the URL nor the callback has a profile, which is no profile in common."""
+    payload = {"id": "1", "from": {"phone_number": NUMBER}, "text": "STOP"} | told
+    payload |= {"to": [{"phone_number": "+15005550009"}]}
+    assert connected("telnyx").callback(sign(event("message.received", payload), "inbound")) == []
+
+
 @pytest.mark.parametrize(("told", "word"), [("STOP", "STOP"), ("HELP", "HELP"), (None, None)])
 def test_what_telnyx_has_answered_itself_is_told(told, word):
     payload = {"id": "1", "from": {"phone_number": NUMBER}, "text": "Stopp"}

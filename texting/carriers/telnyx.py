@@ -181,8 +181,9 @@ class Telnyx(HttpCarrier):
         Nobody can reply to a name: replies come to another number of its profile.
         """
         ends = _dict(payload.get("from")), _first(payload.get("to"))
-        is_own = self._from in [each.get("phone_number") for each in ends]
-        return is_own or self._profile == payload.get("messaging_profile_id", "")
+        if self._from in [each.get("phone_number") for each in ends]:
+            return True
+        return self._profile is not None and self._profile == payload.get("messaging_profile_id")
 
     def _genuine(self, request):
         """Return the event of a callback, or raise NotGenuine.
