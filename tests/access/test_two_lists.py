@@ -66,7 +66,8 @@ class Lists:
             self.change("entry", self.entered, True)
             self.entered = True
 
-    def remove(self):
+    def remove(self, now):
+        self.last = now if self.opted_out else self.last
         self.change("opt-out", self.opted_out, False)
         self.change("entry", self.entered, False)
         self.opted_out = self.entered = False
@@ -92,7 +93,7 @@ def happen(step, lists, now):
         else:
             was_listed = lists.opted_out or lists.entered
             assert do_not_call.remove([NEW_YORK], now, "Olga") == was_listed
-            lists.remove()
+            lists.remove(now)
     else:
         at = None if how is None else now + how * SECOND
         source = "carrier" if what.startswith("the") else "reply"

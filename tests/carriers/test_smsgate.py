@@ -1,6 +1,7 @@
 """carriers/smsgate.py: texts with our ids, webhooks that it registers, and numbers of replies."""
 
 import json
+import threading
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -10,7 +11,10 @@ from carrier_errors import MESSAGE_ID, NUMBER, connect, meaning, refused, send
 from carrier_servers import HANG_UP, Answer
 from kits import PUBLIC_URL, connected
 from kits.smsgate import SmsgateCallbacks, event, refusal, sign
+from samples import MINUTE, TUESDAY_NOON
+from stored_messages import store
 from texting.carriers import IncomingText, Shown
+from texting.sending.runtime import THIS_MACHINE
 
 NOON = datetime(2026, 3, 3, 17, tzinfo=UTC)
 HOW = SmsgateCallbacks()
@@ -62,9 +66,8 @@ def test_a_refusal_about_phones_is_one_of_the_account(smsgate_server):
     assert meaning(refused(connect(smsgate_server.url))) == "the account"
 
 
-def test_the_webhooks_are_registered_before_the_first_text_once(smsgate_server):
-    carrier = connect(smsgate_server.url, public_url=PUBLIC_URL, name="phone")
-    assert [send(carrier), send(carrier)] == [MESSAGE_ID] * 2
+def test_the_webhooks_are_registered_with_fixed_ids(smsgate_server):
+    connect(smsgate_server.url, public_url=PUBLIC_URL, name="phone").register()
     base = f"{PUBLIC_URL}/carriers/phone"
     assert {hook["event"]: hook["url"] for hook in smsgate_server.hooks.values()} == {
         **dict.fromkeys(("sms:sent", "sms:delivered", "sms:failed"), f"{base}/status"),
@@ -72,25 +75,35 @@ def test_the_webhooks_are_registered_before_the_first_text_once(smsgate_server):
     }
     assert len(smsgate_server.hooks) == 4
     assert all(len(id) <= 36 for id in smsgate_server.hooks)
-    send(connect(smsgate_server.url, public_url=PUBLIC_URL, name="phone"))
+    connect(smsgate_server.url, public_url=PUBLIC_URL, name="phone").register()
     assert len(smsgate_server.hooks) == 4
 
 
 @pytest.mark.parametrize("answer", [HANG_UP, Answer(500), refusal(401)], ids=repr)
-def test_a_text_goes_though_webhooks_cannot_be_registered_and_the_next_tries_again(
-    smsgate_server, monkeypatch, answer
+def test_the_scheduler_registers_them_beside_texts_until_it_succeeds(
+    smsgate_server, monkeypatch, run_pass, caplog, answer
 ):
+    """Without any text, and however slowly it fails: texts go meanwhile."""
+    take, refuses, fails = smsgate_server.take, threading.Event(), True
+
+    def take_slowly(request):
+        if fails and request.path.endswith("/webhooks"):
+            assert refuses.wait(30), "a text went meanwhile"
+            return answer
+        result = take(request)
+        if smsgate_server.texts:
+            refuses.set()
+        return result
+
+    monkeypatch.setattr(smsgate_server, "take", take_slowly)
     carrier = connect(smsgate_server.url, public_url=PUBLIC_URL)
-    take = smsgate_server.take
-    with monkeypatch.context() as broken:
-        broken.setattr(
-            smsgate_server,
-            "take",
-            lambda request: answer if request.path.endswith("/webhooks") else take(request),
-        )
-        assert send(carrier) == MESSAGE_ID
+    run_pass.runtime = THIS_MACHINE
+    store()
+    assert run_pass(TUESDAY_NOON, carrier)["sent"] == 1
+    assert caplog.text.count("carrier smsgate is not told where to call back: ") == 1
     assert smsgate_server.hooks == {}
-    send(carrier)
+    fails = False
+    run_pass(TUESDAY_NOON + MINUTE, carrier)
     assert len(smsgate_server.hooks) == 4
 
 
@@ -103,8 +116,7 @@ def test_without_https_or_key_no_webhook_is_registered(smsgate_server, has_key, 
     carrier = connect(url, public_url=public_url)
     assert words in carrier.warning
     assert not carrier.tells_receipts
-    send(carrier)
-    assert smsgate_server.hooks == {}
+    assert not carrier.registers
 
 
 def test_a_report_shows_the_text_by_its_id():

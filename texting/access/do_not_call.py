@@ -38,7 +38,7 @@ INSERT INTO last_reply (number, said_at)
 SELECT value, {param} FROM {numbers} WHERE true
 ON CONFLICT (number) DO UPDATE SET said_at = excluded.said_at
 """
-"""Note when numbers last said STOP or START."""
+"""Note when numbers last said STOP or START, or a person said so of them."""
 
 
 def _execute(statement, *values, numbers, table=None):
@@ -170,6 +170,22 @@ class OptedOut(_NumberList, Table):
             return super().add(numbers, now, source, who, said_at)
 
     @classmethod
+    def drop(
+        cls,
+        numbers: Iterable[str],
+        now: datetime,
+        why: str,
+        who: str | None = None,
+        said_at: datetime | None = None,
+    ) -> list[str]:
+        """Take numbers off this list; a person's word is later than any that a carrier has yet."""
+        with db.atomic():
+            gone = super().drop(numbers, now, why, who, said_at)
+            if why == "operator":
+                _execute(SAID, cls.added_at.db_value(now), numbers=sorted(gone))
+        return gone
+
+    @classmethod
     def end(cls, number: str, now: datetime, said_at: datetime | None) -> None:
         """Take a number off this list, because it replied START."""
         cls.drop([number], now, "reply", said_at=said_at)
@@ -252,7 +268,7 @@ class DoNotCallHistory(Table):
 class LastReply(Table):
     """When each number last said STOP or START, whether or not that changed the list.
 
-    A STOP that a carrier reports, or that people note, counts, too.
+    A STOP that a carrier reports, or that people note, counts, too, and so does a person's removal.
     """
 
     number = TextField(primary_key=True)

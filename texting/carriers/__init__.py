@@ -241,6 +241,7 @@ class Carrier:
     warning: str | None = None
     from_name = False  # whether FROM is a name; some countries keep a register of those
     tells_receipts = False  # whether it reports if texts arrived, and has been asked to
+    registers = False  # whether `register` has to be called before it calls back
     lists_incoming = False  # whether `incoming` returns texts whose callbacks were lost
 
     def warn(self, words: str) -> None:
@@ -262,6 +263,13 @@ class Carrier:
 
         Two threads that import modules of one package may each find the other's half done.
         """
+
+    def register(self) -> None:
+        """Have the carrier call back, if `registers` says that it must be told where to.
+
+        A second time changes nothing. Raise CarrierError if it does not work.
+        """
+        raise NotImplementedError
 
     def session(self) -> AbstractContextManager:
         """Return a context in which this thread can `send` without connecting first.

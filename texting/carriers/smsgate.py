@@ -4,11 +4,9 @@ https://docs.sms-gate.app. A text has its message's id there; if it is given aga
 409, and it is not sent again.
 """
 
-import contextlib
 import hmac
 import json
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
@@ -56,7 +54,7 @@ class SmsGate(HttpCarrier):
             self.warn("SMSGate calls back over https alone, and PUBLIC_URL is not https")
             callbacks = None
         self._receipts("url", callbacks, self._key, "key", "")
-        self._callbacks, self._is_registered = callbacks, not self.tells_receipts
+        self._callbacks, self.registers = callbacks, self.tells_receipts
         scheme = "http" if url.lower().startswith("smsgate+http:") else "https"
         try:
             base = urls.base(f"{scheme}://{place}")
@@ -64,24 +62,15 @@ class SmsGate(HttpCarrier):
             raise ValueError("smsgate://USER:PASSWORD@HOST/PATH has no usable HOST/PATH") from None
         super().__init__(base, basic(*login), concurrency, timeout)
 
-    @contextlib.contextmanager
-    def session(self) -> Iterator[None]:
-        """Connect; the first time, have SMSGate call back, too."""
-        with super().session():
-            if not self._is_registered:
-                with contextlib.suppress(CarrierError):  # the next text tries again
-                    self.register()
-            yield
-
     def register(self) -> None:
         """Have the phone call back, with fixed ids, so that a second time changes nothing."""
-        for event in EVENTS:
-            kind = "inbound" if event == "sms:received" else "status"
-            hook = {"id": self._hook(event), "event": event, "url": f"{self._callbacks}/{kind}"}
-            answer = self.post_json("/webhooks", hook)
-            if not answer.success:
-                raise self.error_of(answer)
-        self._is_registered = True
+        with self.session():
+            for event in EVENTS:
+                kind = "inbound" if event == "sms:received" else "status"
+                hook = {"id": self._hook(event), "event": event, "url": f"{self._callbacks}/{kind}"}
+                answer = self.post_json("/webhooks", hook)
+                if not answer.success:
+                    raise self.error_of(answer)
 
     def send(
         self, to: str, text: str, *, message_id: str, valid_for: int, copy: int = 0

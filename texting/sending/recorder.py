@@ -1,6 +1,7 @@
 """Record what carriers say: their answers to texts and questions, and what they report."""
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,7 +29,7 @@ CALLED_BACK_WITHIN = timedelta(seconds=30)  # how late the callback of an incomi
 LONGEST_UNHEARD = timedelta(days=3)
 MOST_SHOWN = 64  # characters of an id
 MOST_PARTS = 50  # of a list: a hundred thousand texts
-LISTED_AGAIN_AFTER = 60  # seconds
+LISTED_AGAIN_AFTER = REGISTERED_AGAIN_AFTER = 60  # seconds
 UNRECORDED = "the carrier's answer cannot be recorded"
 RECORDED_AT_ONCE = 20  # receipts in a transaction, as others wait; listed replies in a step
 
@@ -334,7 +335,10 @@ class Reading:
 
 
 class NewsRecorder:
-    """Record receipts, replies and late answers from a carrier's session, and missed replies."""
+    """Record receipts, replies and late answers from a carrier's session, and missed replies.
+
+    First, have a carrier call back that must be told where to.
+    """
 
     def __init__(self, carrier: Carrier, rules: ReplyRules, watch: CarrierWatch):
         self.carrier, self.rules, self.watch = carrier, rules, watch
@@ -342,6 +346,29 @@ class NewsRecorder:
         self.reading = None
         self.asked = None  # the future of the next part of the list
         self.read_at = 0  # not before this, by the monotonic clock
+        self.registering = None  # the future of register()
+        self.register_at = 0 if carrier.registers else math.inf
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the carrier is asked for something here."""
+        return bool(self.asked or self.registering)
+
+    def register(self) -> None:
+        """Have the carrier call back, beside texts; try again a minute after a failure."""
+        clock = self.watch.clock
+        if clock.monotonic() >= self.register_at and not self.registering:
+            with suppress(RuntimeError):  # no thread can be started: the next step tries again
+                self.registering = self.watch.sends.submit(self.carrier.register)
+        if self.watch.stop.is_requested:
+            self.registering = None
+        if not (self.registering and self.registering.done()):
+            return
+        error, self.registering = self.registering.exception(), None
+        self.register_at = clock.monotonic() + REGISTERED_AGAIN_AFTER if error else math.inf
+        if error:  # the message of a bug may hold a secret
+            problem = error if isinstance(error, CarrierError) else type(error).__name__
+            log.warning("carrier %s is not told where to call back: %s", self.watch.name, problem)
 
     def read_list(self) -> None:
         """Begin to read the list of incoming texts, every few minutes: callbacks may get lost.

@@ -83,7 +83,7 @@ class Sender:
     @property
     def is_busy(self) -> bool:
         """Whether answers of the carrier are awaited, or to be recorded."""
-        recorder, asked = self.recorder, self.watch.asked or self.news.asked
+        recorder, asked = self.recorder, self.watch.asked or self.news.is_waiting
         return bool(self.sends.under_way or recorder.unrecorded or asked)
 
     @property
@@ -98,10 +98,11 @@ class Sender:
     def step(self, may_claim: bool) -> bool:
         """Do what can be done now; return whether there was anything to do, and so may be more.
 
-        1. Record answers. 2. Take back unheard claims. 3. See who may send. 4. Ask about
-        texts in doubt. 5. Claim as many texts as may be sent, judge them, and take SEND_RATE.
-        6. Begin to send.
+        1. Have the carrier call back, and record answers. 2. Take back unheard claims. 3. See who
+        may send. 4. Ask about texts in doubt. 5. Claim as many texts as may be sent, judge them,
+        and take SEND_RATE. 6. Begin to send.
         """
+        self.news.register()
         made_progress = self.retry(self.news.take_missed)
         made_progress |= self.recorder.record()
         made_progress |= self.retry(self.take_back_unheard)
