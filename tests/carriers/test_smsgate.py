@@ -148,6 +148,23 @@ def test_numbers_of_replies_are_read_as_the_phone_shows_them(number, region, tol
     assert all(isinstance(each, IncomingText) and each.at == NOON for each in replies)
 
 
+def test_a_reply_is_one_whichever_webhook_tells_of_it():
+    """A second name of the account, or a second SIM, has webhooks whose deliveries differ in id."""
+    first = {"messageId": "af1", "receivedAt": "2026-03-03T18:00:00+01:00", "sender": NUMBER}
+
+    def ids(name, delivery, **changes):
+        told = event("sms:received", first | {"message": "Yes"} | changes) | {"id": delivery}
+        (reply,) = connected("smsgate", name).callback(sign(told, "inbound"))
+        return reply.message_ids
+
+    same = ids("", "1")
+    assert [ids("", "2"), ids("&sim=2", "3")] == [same] * 2
+    others = {"receivedAt": "2026-03-03T18:00:01+01:00"}, {"messageId": "af2"}
+    others += ({"sender": "+12125550188"},)
+    assert same not in [ids("", "1", **each) for each in others]
+    assert "af1" not in str(same)
+
+
 @pytest.mark.parametrize(
     "told", [None, [], {}, {"event": "sms:received", "payload": {"sender": NUMBER, "message": 1}}]
 )

@@ -150,8 +150,20 @@ class SmsGate(HttpCarrier):
             raise NotGenuine from None
         if not (isinstance(told, dict) and isinstance(told.get("payload"), dict)):
             return None, {}, ()
-        ids = (f"smsgate {told['id']}",) if reference(told.get("id")) else ()
-        return told.get("event"), told["payload"], ids
+        return told.get("event"), told["payload"], self._ids(told)
+
+    def _ids(self, told):
+        """Return what identifies an incoming text, whichever webhook tells of it.
+
+        Each webhook has ids of its own, and an account has webhooks for each of its names. The
+        phone makes `messageId` from the text, so what is kept must not let anybody guess that.
+        """
+        payload = told["payload"]
+        id, at = reference(payload.get("messageId")), reference(payload.get("receivedAt"))
+        if not (id and at):
+            return (f"smsgate {told['id']}",) if reference(told.get("id")) else ()
+        text = f"{id} {at} {payload.get('sender') or payload.get('phoneNumber')}".encode()
+        return (f"smsgate {hmac.new(self._key.encode(), text, 'sha256').hexdigest()}",)
 
     def error_of(self, answer: Response) -> CarrierError:
         """Return the CarrierError that an answer means."""
