@@ -172,7 +172,7 @@ class OptedOut(_NumberList, Table):
     @classmethod
     def drop(
         cls,
-        numbers: Iterable[str],
+        numbers: Collection[str],
         now: datetime,
         why: str,
         who: str | None = None,
@@ -180,10 +180,10 @@ class OptedOut(_NumberList, Table):
     ) -> list[str]:
         """Take numbers off this list; a person's word is later than any that a carrier has yet."""
         with db.atomic():
-            gone = super().drop(numbers, now, why, who, said_at)
-            if why == "operator":
-                _execute(SAID, cls.added_at.db_value(now), numbers=sorted(gone))
-        return gone
+            if why == "operator":  # before the list: in this order a recipient's word locks them
+                there = sorted(cls.among(numbers))
+                _execute(SAID, cls.added_at.db_value(now), numbers=there)
+            return super().drop(numbers, now, why, who, said_at)
 
     @classmethod
     def end(cls, number: str, now: datetime, said_at: datetime | None) -> None:
