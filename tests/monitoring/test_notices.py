@@ -46,7 +46,11 @@ def look(settings, people, at):
         scheduler.finish(look=True)
         return people.told[before:]
 
-    return now
+    yield now
+    for thread in threading.enumerate():  # one that was too slow still uses the database
+        if thread.name == "notices":
+            thread.join(60)
+            assert not thread.is_alive()
 
 
 def awaiting(key="app", **columns):

@@ -356,7 +356,9 @@ class Notices:
         self._queues = {address: SimpleQueue() for address in connect(settings)}
         self._numbers = [address.number for address in self._queues]
         work = [(self._look_again, ()), *((self._serve, each) for each in self._queues.items())]
-        self._threads = [threading.Thread(target=do, args=args, daemon=True) for do, args in work]
+        self._threads = [
+            threading.Thread(target=do, args=args, name="notices", daemon=True) for do, args in work
+        ]
 
     def start(self) -> None:
         """Begin to look, unless NOTIFY_URL is empty."""
