@@ -170,22 +170,6 @@ class OptedOut(_NumberList, Table):
             return super().add(numbers, now, source, who, said_at)
 
     @classmethod
-    def drop(
-        cls,
-        numbers: Collection[str],
-        now: datetime,
-        why: str,
-        who: str | None = None,
-        said_at: datetime | None = None,
-    ) -> list[str]:
-        """Take numbers off this list; a person's word is later than any that a carrier has yet."""
-        with db.atomic():
-            if why == "operator":  # before the list: in this order a recipient's word locks them
-                there = sorted(cls.among(numbers))
-                _execute(SAID, cls.added_at.db_value(now), numbers=there)
-            return super().drop(numbers, now, why, who, said_at)
-
-    @classmethod
     def end(cls, number: str, now: datetime, said_at: datetime | None) -> None:
         """Take a number off this list, because it replied START."""
         cls.drop([number], now, "reply", said_at=said_at)
@@ -218,9 +202,14 @@ def listed(numbers: Collection[str]) -> dict[str, bool]:
 
 
 def remove(numbers: Iterable[str], now: datetime, who: str) -> int:
-    """Take numbers off both lists for a person; return how many were on either."""
+    """Take numbers off both lists for a person; return how many were on either.
+
+    The end of an opt-out is a later word than any that a carrier has from before.
+    """
     numbers = sorted(numbers)
-    with db.atomic():
+    with db.atomic():  # that word first: in this order a recipient's own locks them
+        ended = sorted(OptedOut.among(numbers))
+        _execute(SAID, OptedOut.added_at.db_value(now), numbers=ended)
         gone = [each.drop(numbers, now, "operator", who) for each in LISTS]
     return len({*chain(*gone)})
 
