@@ -70,10 +70,25 @@ INSTANTS = {
 }
 BOUND = {name: field for name, field in INSTANTS.items() if field.longest is not None}
 
+LONGEST = {
+    "message.send_at": 60 * DAY,  # an opening; see below for retries
+    "attempt.ask_at": 30 * SECOND,
+    "event.next_try_at": 1.2 * timedelta(seconds=DELAYS[-1]),
+    "outgoing_notice.next_try_at": 5 * MINUTE,
+    "retention.next_at": MINUTE,
+    "reply.due_at": 5 * MINUTE,
+}
+"""How far ahead a scheduler puts instants; all others say when something has happened."""
+
 
 def test_every_instant_has_a_longest_or_is_known_to_need_none():
     assert {*BOUND} | AHEAD | SHOWN == {*INSTANTS}
     assert not {*BOUND} & (AHEAD | SHOWN)
+
+
+def test_no_instant_may_be_further_ahead_than_a_scheduler_puts_it():
+    longest = {name: field.longest for name, field in BOUND.items() if field.longest}
+    assert longest == LONGEST
 
 
 LEAST = {database.InstantField: TUESDAY_NOON, TextField: "x", IntegerField: 1, BooleanField: False}
@@ -120,7 +135,8 @@ def test_what_lies_too_far_ahead_counts_as_now_and_what_is_seconds_early_stays(d
         read = row_with(field, at)
         while field.model.date_back(TUESDAY_NOON):
             pass
-        assert read() == (at if ahead < field.longest + DAY else TUESDAY_NOON)
+        dated = TUESDAY_NOON + (field.longest if name == "attempt.ask_at" else timedelta(0))
+        assert read() == (at if ahead < field.longest + DAY else dated)
         for table in (Attempt, Message, field.model):
             table.delete().execute()
 
@@ -161,13 +177,49 @@ def test_a_used_up_rate_recovers_in_a_second(run_pass, step):
     assert run_pass(TUESDAY_NOON + SECOND, send_rate=2)["sent"] == 1
 
 
-def test_a_retry_waits_no_longer_than_the_longest(run_pass, carrier):
-    step = FURTHEST_AHEAD + HOUR
-    store(TUESDAY_NOON + step, max_retries=9)
+@on_both
+@STEPS
+@pytest.mark.parametrize("asked_for", [None, -MINUTE, 90 * SECOND])
+def test_a_retry_waits_as_if_its_attempt_had_failed_now(run_pass, carrier, step, asked_for):
+    """It never goes before its send_date, which has not come by the clock that is right."""
+    at = TUESDAY_NOON + (asked_for or -MINUTE)
+    later = {"expires_at": TUESDAY_NOON + 400 * DAY, "max_retries": 9}
+    message = store(at, send_date=asked_for and at, send_at=at, **later)
     carrier.answers[NEW_YORK] = FOR_NOW
-    run_pass(TUESDAY_NOON + step)
+    run_pass(TUESDAY_NOON + step, retry_delay=60)
     carrier.answers.clear()
-    assert run_pass(TUESDAY_NOON)["sent"] == 1
+    assert not run_pass(TUESDAY_NOON)["sent"]
+    due = max(at, TUESDAY_NOON + MINUTE)
+    assert abs(again(message).send_at - due) <= 6 * SECOND
+    assert not run_pass(due - 7 * SECOND)["sent"]
+    assert run_pass(due + 7 * SECOND)["sent"] == 1
+
+
+@on_both
+@STEPS
+@pytest.mark.parametrize("asked_for", [None, 50 * SECOND])
+def test_a_text_waits_no_longer_behind_an_equal_one(run_pass, askable, step, asked_for):
+    """It never goes before its send_date, which has not come by the clock that is right."""
+    store(TUESDAY_NOON + step)
+    send_date = asked_for and TUESDAY_NOON + asked_for
+    store(TUESDAY_NOON + step, send_date=send_date)
+    askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello", LOST)
+    run_pass(TUESDAY_NOON + step, askable)
+    askable.answers.clear()
+    for seconds in (0, 31, 49):
+        run_pass(TUESDAY_NOON + seconds * SECOND, askable)
+    assert len(askable.texts) == (1 if asked_for else 2)
+    run_pass(TUESDAY_NOON + 62 * SECOND, askable)
+    assert len(askable.texts) == 2
+
+
+def test_a_retry_whose_attempt_failed_by_the_right_clock_stays_where_it_is(run_pass):
+    retry = {"send_at": TUESDAY_NOON + 25 * MINUTE, "due_since": TUESDAY_NOON - MINUTE}
+    message = held(Status.SCHEDULED, last_error_at=TUESDAY_NOON, **retry)
+    run_pass(TUESDAY_NOON - 4 * SECOND)
+    while Message.date_back(TUESDAY_NOON - 4 * SECOND):
+        pass
+    assert again(message).send_at == retry["send_at"]
 
 
 def test_a_carrier_is_asked_what_it_took_before_a_text_is_given_again(run_pass, askable):

@@ -29,7 +29,7 @@ from peewee import (
 from texting.carriers import LISTED_WITHIN
 from texting.database import MILLISECOND, PAST, CarrierTextField, InstantField, Table, db
 from texting.database.clock import SKEW
-from texting.messages.model import FURTHEST_AHEAD, Message, first_id
+from texting.messages.model import Message, first_id
 
 DIED = "its scheduler died before the carrier's answer was recorded"
 
@@ -71,7 +71,7 @@ class Attempt(Table):
     receipt = TextField(null=True)  # delivered or undelivered
     receipt_at = InstantField(null=True)
     # When to ask the carrier about it, while the result is unclear
-    ask_at = InstantField(FURTHEST_AHEAD, lambda now: IS_ASKED_ABOUT, null=True)
+    ask_at = InstantField(LISTED_WITHIN, lambda now: IS_ASKED_ABOUT, null=True)
 
     class Meta:
         primary_key = CompositeKey("message", "claim_number")
@@ -176,14 +176,17 @@ class Attempt(Table):
     def date_back(cls, now: datetime) -> int:
         """Date open attempts back beyond now: carriers are asked what they took since those began.
 
-        Nobody knows how far ahead the clock was; assume as far as the attempts are ahead now.
+        Nobody knows how far ahead the clock was; assume as far as the attempts are ahead now. A
+        carrier is asked once it is sure to list what it has just taken.
         """
         mirrored = Value(2 * cls.begun_at.db_value(now), converter=False) - cls.begun_at
         for is_open in (IS_UNDER_WAY, IS_ASKED_ABOUT):  # each has an index
             change = cls.update(begun_at=mirrored)
             if changed := cls._change_some(change, is_open, cls.begun_at > now + SKEW):
                 return changed
-        return super().date_back(now)
+        ask = cls.update(ask_at=now + LISTED_WITHIN)
+        ahead = cls.ask_at > now + LISTED_WITHIN + SKEW
+        return cls._change_some(ask, IS_ASKED_ABOUT, ahead) or super().date_back(now)
 
     @classmethod
     def _key_of_batches(cls):

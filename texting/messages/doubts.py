@@ -64,6 +64,7 @@ def release_equal(texts: Collection[tuple[str, str]], now: datetime, waited: tim
     """
     is_put_off = (Message.send_at > now) & (Message.send_at <= now + waited)
     is_put_off &= (Message.claim_number > Message.claims_before_retry) & Message.due_since.is_null()
+    is_put_off &= Message.send_date.is_null() | (Message.send_date <= now)
     is_put_off &= has_status(Status.SCHEDULED)
     for to, text in texts:
         these = Message.select(Message.id).where(Message.to == to, Message.message == text)

@@ -10,12 +10,15 @@ from typing import Any, Self
 from peewee import (
     SQL,
     BooleanField,
+    Case,
     ForeignKeyField,
     IntegerField,
     ModelSelect,
     ModelUpdate,
     TextField,
     UUIDField,
+    Value,
+    fn,
 )
 
 from texting.access.do_not_call import DoNotCallHistory
@@ -43,7 +46,7 @@ ANSWER_WITHIN = timedelta(minutes=2)
 """How long after a reply its automatic answer may be sent."""
 
 FURTHEST_AHEAD = timedelta(days=60)
-"""How far ahead a retry or an opening can be, but not a send_date."""
+"""How far ahead an opening of business hours can be."""
 
 
 class Status(StrEnum):
@@ -78,7 +81,7 @@ IS_SENDABLE = has_status(Status.QUEUED) & SQL("approved")
 AWAITS_APPROVAL = has_status(*WAITING) & SQL("NOT approved")
 AWAITS_GROUP = AWAITS_APPROVAL & SQL("available_to_group")
 IS_RETRYING = has_status(*WAITING) & SQL("due_since IS NOT NULL")
-IS_DECIDED = has_status(Status.SCHEDULED) & SQL("(send_date IS NULL OR due_since IS NOT NULL)")
+IS_DECIDED = has_status(Status.SCHEDULED) & SQL("send_date IS NULL")
 HAS_ENDED = SQL("finished_at IS NOT NULL")
 
 
@@ -184,10 +187,24 @@ class Message(Table):
 
     @classmethod
     def date_back(cls, now: datetime) -> int:
-        """Make queued messages due by now, and date back the rest as in any table."""
-        change = cls.update(send_at=now)
-        queued = cls._change_some(change, IS_SENDABLE, cls.send_at > now + SKEW)
-        return queued or super().date_back(now)
+        """Make queued messages due by now, and date back the rest as in any table.
+
+        A retry waits as long as if the last attempt had failed now, and what waits behind an equal
+        text is judged now. Neither goes before its send_date.
+        """
+        begins, as_stored = fn.COALESCE(cls.send_date, 0), cls.send_at.db_value(now)
+        delayed = cls.send_at - cls.last_error_at + Value(as_stored, converter=False)
+        is_put_off = (cls.claim_number > cls.claims_before_retry) & cls.due_since.is_null()
+        is_put_off &= has_status(Status.SCHEDULED) & (cls.send_at > begins)
+        at_begin = Case(None, [(begins > as_stored, begins)], Value(as_stored, converter=False))
+        retry = {"send_at": Case(None, [(begins > delayed, begins)], delayed), "last_error_at": now}
+        is_retry = IS_RETRYING & has_status(Status.SCHEDULED)
+        return (
+            cls._change_some(cls.update(send_at=now), IS_SENDABLE, cls.send_at > now + SKEW)
+            or cls._change_some(cls.update(retry), is_retry, cls.last_error_at > now + SKEW)
+            or cls._change_some(cls.update(send_at=at_begin), is_put_off, cls.send_at > now + SKEW)
+            or super().date_back(now)
+        )
 
     @classmethod
     def put_back(cls, messages: Collection[Self]) -> None:
