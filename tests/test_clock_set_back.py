@@ -200,7 +200,7 @@ def test_a_retry_waits_as_if_its_attempt_had_failed_now(run_pass, carrier, step,
 @pytest.mark.parametrize("asked_for", [None, 50 * SECOND])
 def test_a_text_waits_no_longer_behind_an_equal_one(run_pass, askable, step, asked_for):
     """It never goes before its send_date, which has not come by the clock that is right."""
-    store(TUESDAY_NOON + step)
+    store(TUESDAY_NOON + step, send_at=TUESDAY_NOON + step - SECOND)  # it is given first
     send_date = asked_for and TUESDAY_NOON + asked_for
     store(TUESDAY_NOON + step, send_date=send_date)
     askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello", LOST)
