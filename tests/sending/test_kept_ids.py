@@ -1,5 +1,6 @@
 """Carriers that keep ids: a text in doubt is given again, as the same text, while it may go."""
 
+import threading
 from itertools import pairwise
 
 import pytest
@@ -256,10 +257,11 @@ def test_what_may_go_no_more_ends_and_the_record_says_that_it_may_be_there(
     assert MAY_HAVE_TAKEN_IT in again(message).last_error
 
 
+@pytest.mark.parametrize("retries", [0, 2])
 @pytest.mark.parametrize("why", WHYS)
 @pytest.mark.parametrize("said", [TOOK, LOST_AT])
-def test_a_carrier_that_tells_is_asked_about_it(give, telling, why, said):
-    message = store(check_dnc=True)
+def test_a_carrier_that_tells_is_asked_about_it(give, telling, why, said, retries):
+    message = store(check_dnc=True, max_retries=retries)
     give(telling, said)
     why(message)
     telling.silence = LOST
@@ -281,6 +283,30 @@ def test_a_text_that_may_go_is_not_looked_up(give, telling):
     give(telling, TOOK)
     give(telling, None, 60)
     assert (len(telling.given), telling.looked_up) == (2, [])
+
+
+WAITS = {"it is quiet": {"quiet_hours": (720, 730)}, "its key is paused": {}}
+
+
+@pytest.mark.parametrize("why", WAITS)
+@pytest.mark.parametrize("said", [TOOK, LOST_AT])
+def test_a_carrier_that_tells_is_asked_while_a_text_waits(give, telling, why, said):
+    """What it does not have stays in doubt, and is given again with its id once it may go."""
+    message, key = store(max_retries=0), key_named("app")
+    give(telling, said)
+    if not WAITS[why]:
+        key.pause(TUESDAY_NOON)
+    sent = [give(telling, None, seconds, **WAITS[why])["sent"] for seconds in (60, 120, 180)]
+    assert (len(telling.given), sum(sent)) == (1, said == TOOK)
+    if said == TOOK:
+        assert (again(message).status, telling.looked_up) == (Status.SENT, [str(message.id)])
+        return
+    assert (again(message).in_doubt, telling.looked_up) == (1, [str(message.id)] * 3)
+    if not WAITS[why]:
+        key.resume(TUESDAY_NOON)
+    for seconds in (660, 720):
+        give(telling, None, seconds, **WAITS[why])
+    assert (again(message).status, len(telling.given)) == (Status.SENT, 2)
 
 
 def test_it_waits_in_quiet_hours_and_is_given_again_after_them(run_pass, keeping):
@@ -309,7 +335,7 @@ def test_it_waits_while_its_key_is_paused(give, keeping):
     assert (again(message).status, len(keeping.given)) == (Status.SENT, 2)
 
 
-@pytest.mark.parametrize(("places", "first"), [(2, 1), (4, 2), (5, 2)])
+@pytest.mark.parametrize(("places", "first"), [(1, 1), (2, 1), (4, 2), (5, 2)])
 def test_texts_in_doubt_take_half_of_the_places_at_most(give, keeping, places, first):
     """Or a text would wait until all of them are given."""
     for _ in range(8):
@@ -317,6 +343,34 @@ def test_texts_in_doubt_take_half_of_the_places_at_most(give, keeping, places, f
     store(to=NEIGHBOUR)
     give(keeping, LOST_AT, send_concurrency=places)
     assert [to for _, to, _ in keeping.given].index(NEIGHBOUR) == first
+
+
+def test_with_one_place_texts_and_those_in_doubt_take_turns(give, keeping):
+    for _ in range(3):
+        store(in_doubt=1, carrier="fake", in_doubt_since=TUESDAY_NOON - MINUTE)
+        store(to=NEIGHBOUR)
+    give(keeping, None, send_concurrency=1)
+    assert [to for _, to, _ in keeping.given] == [NEW_YORK, NEIGHBOUR] * 3
+    for _ in range(3):
+        store(in_doubt=1, carrier="fake", in_doubt_since=TUESDAY_NOON - MINUTE)
+    give(keeping, None, 5, send_concurrency=1)
+    assert len(keeping.given) == 9, "without texts they need not wait"
+
+
+def test_texts_in_doubt_whose_carrier_hangs_leave_half_of_the_places(give, keeping):
+    for _ in range(6):
+        store(in_doubt=1, carrier="fake", in_doubt_since=TUESDAY_NOON - MINUTE)
+    for _ in range(4):
+        store(to=NEIGHBOUR)
+    texts_are_given = threading.Event()
+
+    def note():
+        if sum(to == NEIGHBOUR for _, to, _ in keeping.given) == 4:
+            texts_are_given.set()
+
+    keeping.answers = {NEW_YORK: lambda: texts_are_given.wait(3) and None, NEIGHBOUR: note}
+    give(keeping, None, send_concurrency=4)
+    assert sum(to == NEW_YORK for _, to, _ in keeping.given[:6]) == 2
 
 
 def test_equal_texts_do_not_wait_for_each_other_where_each_has_its_id(give, keeping):

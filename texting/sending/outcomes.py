@@ -284,13 +284,16 @@ def asked_again_after(
     return retry_delay(min(message.attempts, message.max_retries), first)
 
 
-def not_taken(message: Message, deaths: int) -> Outcome | None:
+def not_taken(message: Message, deaths: int, otherwise: Outcome | None = None) -> Outcome | None:
     """Return what becomes of a waiting text that the carrier says it does not have.
 
     None if it may go. `deaths` counts the schedulers that died with it: the text may be the cause.
+    `otherwise` is why it was not given again.
     """
     if message.cancelled_by:
         return _kept_back(message, Status.CANCELLED)
+    if otherwise and otherwise.status in (Status.BLOCKED, Status.EXPIRED):
+        return _kept_back(message, otherwise.status)
     if message.attempts > message.max_retries:
         words = "the carrier gave no answer, and has not taken it"
         return Outcome(Status.FAILED, _perhaps_taken(words, message.in_doubt))

@@ -294,13 +294,16 @@ class Recorder:
             receipts.record_accepted(
                 {message.id: said}, now, self.name, {message.id: found[0].claim_number}
             )
+        if not found and send.otherwise and send.otherwise.status in WAITING:
+            doubts.ask_again_at(message.id, self.name, send.otherwise.send_at)
+            return
         with db.atomic():
             message.read_again()
             ruled_out = doubts.rule_out(message, self.name, now)
             message = message.settle_doubts(self.name, ruled_out)
             if found or message is None or message.status not in WAITING:
                 outcome = None
-            elif outcome := outcomes.not_taken(message, doubts.deaths(message)):
+            elif outcome := outcomes.not_taken(message, doubts.deaths(message), send.otherwise):
                 message.settle(outcome, now)
         if found:
             self.note_move(send, "sent")

@@ -113,7 +113,8 @@ class Sender:
         claimed, ready = 0, []
         if may_claim and (room := room - len(questions)):
             claimed, ready = self.retry(self.claim, room)
-        if permission is Permission.PROBE and not ready:
+        whose_turn = permission is Permission.PROBE or (room and self.sends.asked_last)
+        if whose_turn and not (ready or questions):
             questions = self.retry(self.ask, 1)
         for send in (*questions, *ready):
             self.sends.begin(send)
@@ -189,7 +190,8 @@ class Sender:
     ) -> tuple[list[Send], list[tuple[Send, Outcome]]]:
         """Return those texts in doubt that are given again or looked up, and those that end.
 
-        Those that may not go now wait; of those that end, nobody can tell whether they were taken.
+        Those that may not go now wait, and are looked up where the carrier can be asked; of those
+        that end without, nobody can tell whether they were taken.
         """
         again, looked_up, moves = [], [], []
         these = Message.select().where(Message.id.in_([each.message.id for each in questions]))
@@ -199,23 +201,24 @@ class Sender:
         paused = {key.id for key in ApiKey.paused()}
         for send in questions:
             send.message = message = locked.get(send.message.id, send.message)
-            send.again, at = True, now + outcomes.PUT_OFF
+            send.again, later = True, Outcome(Status.SCHEDULED, send_at=now + outcomes.PUT_OFF)
             if message.status in WAITING and message.id in locked:
                 about = rules[message.key_id], opted_out.get(message.to), now
                 outcome = self.judge_one(send, *about, has_equal=False)
-                if outcome and outcome.status not in WAITING:
-                    if self.carrier.can_look_up:
-                        send.again = False
-                        looked_up.append(send)
-                        continue
-                    if message.settle(outcome, now):
-                        moves.append((send, outcome))
-                elif outcome:
-                    at = min(at, outcome.send_at or at)
-                elif message.key_id not in paused and now - send.since < self.id_lasts:
+                is_known = now - send.since < self.id_lasts
+                if outcome is None and is_known and message.key_id not in paused:
                     again.append(send)
                     continue
-            doubts.ask_again_at(message.id, self.name, at)
+                ends = outcome and outcome.status not in WAITING
+                if outcome and outcome.send_at:
+                    later = later._replace(send_at=min(later.send_at, outcome.send_at))
+                if self.carrier.can_look_up:
+                    send.again, send.otherwise = False, outcome if ends else later
+                    looked_up.append(send)
+                    continue
+                if ends and message.settle(outcome, now):
+                    moves.append((send, outcome))
+            doubts.ask_again_at(message.id, self.name, later.send_at)
         going = self.within_rate(again)
         for send in again[len(going) :]:
             doubts.ask_again_at(send.message.id, self.name, now)

@@ -45,6 +45,8 @@ class Send:
     since: datetime | None = None  # for a question: when the carrier was first given the text
     probe: datetime | None = None  # when it was chosen to go first after a pause
     again: bool = False
+    # If one in doubt may not go again: what becomes of it if the carrier does not have it
+    otherwise: Outcome | None = None
     copy: int = 0  # how many copies were taken before, see `carriers.key_of`
 
     @property
@@ -87,6 +89,7 @@ class Sends:
         self.clock, self.submit, self.ended = runtime.clock, runtime.submit, ended
         self.most = size  # at once; fewer for a while if no more threads can be started
         self.under_way = {}  # each Send by the future of its thread
+        self.asked_last = False
 
     @property
     def room(self) -> int:
@@ -95,9 +98,12 @@ class Sends:
 
     @property
     def room_to_ask(self) -> int:
-        """Return how many more questions may begin: half of all at once, so that texts go, too."""
+        """Return how many more questions may begin: half of all at once, so that texts go, too.
+
+        With one place, questions and texts take turns.
+        """
         asking = sum(send.asking for send in self.under_way.values())
-        return max(0, max(1, self.size // 2) - asking)
+        return max(0, (self.size // 2 or 1 - self.asked_last) - asking)
 
     def try_all_threads(self) -> None:
         """Allow all sends at once again, after threads could not be started."""
@@ -108,7 +114,7 @@ class Sends:
 
         If no thread can be started, the message keeps its place.
         """
-        message = send.message
+        message, self.asked_last = send.message, send.asking
         action, arguments = self.give, (send,)
         if send.asking and self.carrier.keeps_ids:
             action = self.give if send.again else self.look_up
