@@ -9,21 +9,21 @@ from texting.access.texted_countries import KeyCountry
 from texting.events.outbox import Event, EventAddress
 from texting.messages.attempts import Attempt
 from texting.messages.early_receipts import EarlyReceipt
+from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Message
 from texting.monitoring.dead_web import PublicAddress
 from texting.monitoring.notices import Notice, OutgoingNotice
 from texting.replies.model import Reply
 from texting.replies.opt_outs import IgnoredOptOut, OptOutMessage
 from texting.sending.carrier_state import CarrierState
-from texting.sending.heartbeats import Heartbeat
 from texting.sending.retention import Retention
 
 TABLES = [
     *(ApiKey, SignIn, KeyUse, KeyCountry, Audit),
     *(OptedOut, DoNotCall, DoNotCallHistory, LastReply),
     *(EventAddress, Event),
-    *(Message, Attempt, EarlyReceipt, Reply, IgnoredOptOut, OptOutMessage),
-    *(CarrierState, Heartbeat, Retention),
+    *(Heartbeat, Message, Attempt, EarlyReceipt, Reply, IgnoredOptOut, OptOutMessage),
+    *(CarrierState, Retention),
     *(Notice, OutgoingNotice, PublicAddress),
 ]
 """A table comes after those that it refers to."""

@@ -21,15 +21,16 @@ from texting.carriers import Carrier, configs
 from texting.carriers.lanes import TESTERS, Lane, Routes
 from texting.events.delivery import Deliveries
 from texting.events.outbox import Event
-from texting.messages import receipts, waiting
+from texting.messages import doubts, receipts, waiting
+from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Message, Status
 from texting.monitoring import checks, dead_web
 from texting.monitoring.notices import Notices
 from texting.replies import inbound, opt_outs
 from texting.reports import queue
 from texting.sending import claims, retention
-from texting.sending.carrier_state import CarrierState
-from texting.sending.heartbeats import Pulse, take_over
+from texting.sending.carrier_state import CarrierState, known_to_others
+from texting.sending.heartbeats import Pulse
 from texting.sending.outcomes import UNANSWERED
 from texting.sending.runtime import THIS_MACHINE, TICK, Runtime, Stop
 from texting.sending.sender import Sender
@@ -235,7 +236,7 @@ class Scheduler:
             CarrierState.record_pass(now, stand_ins)
         for sender in self.senders:
             CarrierState.prepare(sender.name)
-        chores = self.take_over, self.promote, self.forget_ids, self.expire
+        chores = self.take_over, self.promote, self.forget_doubts, self.expire
         chores += self.redact_and_purge, receipts.forget_unmatched, opt_outs.forget_ignored
         chores += inbound.report_incomplete, Event.give_up, Event.forget
         chores += (waiting.cancel_unresumable,)
@@ -255,10 +256,15 @@ class Scheduler:
         return bool(self.to_date_back)
 
     def take_over(self, now: datetime) -> bool:
-        """Take over the messages of a dead scheduler."""
+        """Take over what dead schedulers had in hand."""
         dead, self.suspects_death = self.pulse.watch(self.settings.claim_timeout)
-        self.counts["taken over"] += sum(take_over(each, now) for each in dead[:1])
-        return len(dead) > 1
+        for each in dead:
+            with database.passed_over(log, f"what scheduler {each.sender} had in hand is left"):
+                Heartbeat.end(each.sender, each.beats)
+        unable = {*self.routes.names, TESTERS} - self.routes.can_be_asked
+        taken_over = doubts.take_over(now, unable)
+        self.counts["taken over"] += taken_over
+        return taken_over > 0
 
     def promote(self, now: datetime) -> bool:
         """Queue messages that are due."""
@@ -267,28 +273,38 @@ class Scheduler:
         self.counts.update({moves[Status(status)]: n for status, n in promoted.items()})
         return bool(promoted)
 
-    def forget_ids(self, now: datetime) -> bool:
-        """Give up to give texts in doubt again to carriers that keep their ids no more."""
-        return any(sender.forget_ids(now) for sender in self.senders)
+    def forget_doubts(self, now: datetime) -> bool:
+        """Stop asking about texts in doubt where that no longer tells anything.
+
+        Their carrier keeps their ids no more, or cannot be asked, or nobody knows it any more.
+        """
+        unknown = self.unknown(now) if self.routes.names else ()
+        forgotten = [doubts.forget(name) for name in unknown]
+        return any([*forgotten, *(sender.forget_ids(now) for sender in self.senders)])
+
+    def unknown(self, now: datetime) -> set[str]:
+        """Return the carriers that are to be asked about texts, but by no scheduler."""
+        unknown = {*doubts.carriers_asked()} - self.routes.can_be_asked
+        others = known_to_others(unknown.difference(self.routes.names, [TESTERS]), now)
+        return unknown - others
 
     def expire(self, now: datetime) -> bool:
         """Expire messages that waited too long for approval, a carrier, or a carrier's answer."""
         expired = waiting.expire(now)
         trouble = CarrierState.in_trouble(self.routes.names) if self.routes.are_several else set()
-        lanes = {each: Lane.read(each) for each in claims.own_lanes(self.routes, now)}
+        lanes = {each: Lane.read(each) for each in claims.lanes()}
         lanes = {each: lane for each, lane in lanes.items() if lane.doubts}
-        unasked = [each for each, lane in lanes.items() if not self.routes.asked(lane)]
-        given_up = [each for each, lane in lanes.items() if self.is_given_up(lane, trouble)]
+        unasked = [each for each, lane in lanes.items() if not lane.asked]
+        silent = trouble | self.routes.only_repeat | self.unknown(now)
+        given_up = [each for each, lane in lanes.items() if self.is_given_up(lane, silent)]
         expired += waiting.expire_in_doubt(given_up, UNANSWERED, now)
         expired += waiting.expire_in_doubt(unasked, UNANSWERED, now, of_paused=True)
         self.counts["expired"] += expired
         return expired > 0
 
-    def is_given_up(self, lane: Lane, trouble: set[str]) -> bool:
+    def is_given_up(self, lane: Lane, silent: set[str]) -> bool:
         """Return whether no carrier will soon, if ever, tell whether it has a text in doubt."""
-        asked = self.routes.asked(lane)
-        no_answer = trouble | self.routes.only_repeat
-        return asked in no_answer if asked else not self.routes.order(lane)
+        return lane.asked in silent if lane.asked else not self.routes.order(lane)
 
     def redact_and_purge(self, now: datetime) -> bool:
         """Redact and purge what is too old."""

@@ -25,10 +25,10 @@ from texting.events.delivery import Deliveries, Receiver, Try
 from texting.events.outbox import Event, EventAddress
 from texting.messages import doubts, receipts
 from texting.messages.attempts import Attempt
+from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Message, Status
 from texting.replies import inbound
 from texting.replies.inbound import ReplyRules
-from texting.sending.heartbeats import Heartbeat
 
 pytestmark = pytest.mark.usefixtures("database_url", "noon")
 

@@ -45,10 +45,10 @@ from texting.access.do_not_call import DoNotCall, OptedOut
 from texting.carriers import CarrierError
 from texting.messages import receipts, waiting
 from texting.messages.attempts import Attempt
+from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import TAKEN, WAITING, Message, Status
 from texting.recipients.hours import Clocks
 from texting.sending import heartbeats
-from texting.sending.heartbeats import Heartbeat
 from texting.sending.outcomes import Outcome
 from texting.sending.runtime import Clock, Runtime
 

@@ -34,7 +34,7 @@ from texting.carriers import OptOut, Receipt
 from texting.database import clock, db
 from texting.events.delivery import Deliveries, Try
 from texting.events.outbox import Event, EventAddress
-from texting.messages import receipts, waiting
+from texting.messages import doubts, receipts, waiting
 from texting.messages.admission import AlreadyAnswered, NewMessage, Request
 from texting.messages.attempts import Attempt
 from texting.messages.model import Message, Status
@@ -252,7 +252,12 @@ def test_a_text_that_is_read_again_is_read_as_another_leaves_it(in_order):
     message = held(Status.QUEUED, carrier="fake", in_doubt=1)
     stale = again(message)
     read_again = locking(stale.read_again)
-    in_order(lambda act: act(), lambda: message.settle_doubts(FAKE, 1), lambda: None, read_again)
+
+    def settle():
+        message.read_again()
+        doubts.rule_out(message, FAKE, TUESDAY_NOON)
+
+    in_order(lambda act: act(), settle, lambda: None, read_again)
     assert (stale.in_doubt, stale.lane) == (0, again(message).lane)
 
 

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import uuid
 from itertools import product
 
 import pytest
@@ -15,11 +14,11 @@ from stored_messages import FAKE, again, decide_on, die_with_one, held, store, t
 from texting.access.do_not_call import DoNotCall
 from texting.carriers import CarrierError, LateAnswer, OptOut, Receipt
 from texting.database import db
+from texting.messages import doubts
 from texting.messages.attempts import Attempt, Result, was_refused
 from texting.messages.model import Message, Status
 from texting.replies import inbound, opt_outs
-from texting.sending import heartbeats, retention
-from texting.sending.heartbeats import Heartbeat
+from texting.sending import retention
 from texting.sending.outcomes import MAY_HAVE_TAKEN_IT, MOST_DEATHS
 from texting.sending.runtime import THIS_MACHINE, Runtime
 
@@ -154,13 +153,10 @@ def test_a_no_from_before_a_retry_is_no_repeated_one(database_url):
 
 
 def test_the_death_of_a_scheduler_takes_no_text_from_the_next_one_that_has_it(database_url):
-    message, dead = held(Status.SENDING, claim_number=2), uuid.uuid4()
-    heartbeat = Heartbeat.create(sender=dead, beat_at=TUESDAY_NOON)
-    Attempt.create(
-        message=message, claim_number=1, carrier="fake", sender=dead, begun_at=TUESDAY_NOON
-    )
-    assert heartbeats.take_over(heartbeat, TUESDAY_NOON + HOUR) == 0
-    assert (again(message).status, again(message).in_doubt) == (Status.SENDING, 0)
+    message = held(Status.SENDING, claim_number=2)
+    Attempt.create(message=message, claim_number=1, carrier="fake", begun_at=TUESDAY_NOON)
+    assert doubts.take_over(TUESDAY_NOON + HOUR, unable=()) == 0
+    assert (again(message).status, again(message).in_doubt) == (Status.SENDING, 1)
     assert [each.result for each in attempts_of(message)] == ["unclear", None]
 
 
@@ -290,11 +286,11 @@ def test_a_late_no_to_a_text_from_before_a_retry_leaves_the_doubt_of_another(run
 
     def refuse_late():
         carrier.answers = {}
-        take_over(later)
+        take_over(later, [FAKE])
         Message.update(status=Status.EXPIRED, finished_at=later).execute()
         assert decide_on(again(message)).retry(later, 3 * DAY)
         assert die_with_one(later) == 1
-        take_over(later)
+        take_over(later, [FAKE])
         Message.update(status=Status.CANCELLED, finished_at=later).execute()
         db.close()  # of this thread
         return FOR_GOOD

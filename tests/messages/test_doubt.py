@@ -18,6 +18,7 @@ from texting.carriers import CarrierError, Receipt, configs
 from texting.database import db
 from texting.messages import doubts, receipts, waiting
 from texting.messages.attempts import IS_UNDER_WAY, Attempt
+from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Message, Status
 from texting.messages.waiting import UNAPPROVED
 from texting.replies import inbound
@@ -43,7 +44,8 @@ def test_the_copy_of_an_equal_text_that_is_purged_is_not_that_of_one_that_failed
 
 def test_a_carrier_is_asked_by_one_of_two_schedulers_that_see_the_same_doubt(database_url):
     message = store(in_doubt=1, carrier="fake")
-    asks = [doubts.take(message.id, FAKE, uuid4(), TUESDAY_NOON) for _ in range(2)]
+    senders = [Heartbeat.create(sender=uuid4(), beat_at=TUESDAY_NOON) for _ in range(2)]
+    asks = [doubts.take(message.id, FAKE, each.sender, TUESDAY_NOON) for each in senders]
     assert asks == [True, False]
 
 
@@ -192,6 +194,7 @@ def test_no_other_text_is_put_off(run_pass, carrier, askable):
 
 def test_of_two_schedulers_at_once_one_gives_the_carrier_an_equal_text(database_url):
     first, second = store(), store()
+    Heartbeat.create(sender=SENDER, beat_at=TUESDAY_NOON)
 
     def texts_in_hand(message):
         return doubts.texts_at({FAKE}, [message], IS_UNDER_WAY)

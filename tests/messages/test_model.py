@@ -8,18 +8,17 @@ from databases import on_both
 from query_plans import reads_whole
 from running import ROOT
 from samples import NEW_YORK, TUESDAY_NOON
-from stored_messages import FAKE, SENDER, claim, store, store_many
+from stored_messages import FAKE, claim, store, store_many
 from texting.carriers import Receipt
-from texting.messages import model, receipts, storing, waiting
+from texting.messages import doubts, model, receipts, storing, waiting
 from texting.messages.model import Message, Status
-from texting.sending import heartbeats, retention
-from texting.sending.heartbeats import Heartbeat
+from texting.sending import retention
 
 pytestmark = on_both
 
 OLD = TUESDAY_NOON - timedelta(days=31)
 DONE_OFTEN = {
-    "take over": lambda: heartbeats.take_over(Heartbeat(sender=SENDER, beats=0), TUESDAY_NOON),
+    "take over": lambda: doubts.take_over(TUESDAY_NOON, ()),
     "promote": lambda: waiting.promote(TUESDAY_NOON),
     "expire": lambda: waiting.expire(TUESDAY_NOON),
     "block a number": lambda: waiting.block_number(NEW_YORK, TUESDAY_NOON),

@@ -272,7 +272,8 @@ def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
                 if decide_on(message).retry(LATER, 3 * DAY):  # and it is given to its carrier again
                     number = again(message).claim_number + 1
                     Message.update(claim_number=number).execute()
-                    Attempt.create(message=message, claim_number=number, begun_at=LATER)
+                    new = {"claim_number": number, "carrier": FAKE, "begun_at": LATER}
+                    Attempt.create(message=message, **new)
                 model.retry()
             case _:
                 getattr(retention, event)(LATER, LATER)

@@ -12,12 +12,12 @@ from stored_messages import decide_on, held, store, store_many
 from texting.access.do_not_call import OptedOut
 from texting.carriers import CarrierError, IncomingText
 from texting.carriers.configs import CarrierConfig
+from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Message, Status
 from texting.replies import inbound
 from texting.replies.inbound import ReplyRules
 from texting.replies.model import Reply
 from texting.sending.carrier_state import CarrierState
-from texting.sending.heartbeats import Heartbeat
 from texting.sending.runtime import Runtime
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]

@@ -7,8 +7,9 @@ import pytest
 from databases import on_both
 from samples import HOUR, SECOND, TUESDAY_NOON
 from stored_messages import held
+from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Status
-from texting.sending.heartbeats import FRESH, GAP, WATCHED, Heartbeat, Pulse
+from texting.sending.heartbeats import FRESH, GAP, WATCHED, Pulse
 from texting.sending.runtime import Clock
 
 OTHER = uuid.UUID(int=2)

@@ -19,17 +19,17 @@ from fake_carrier import (
 )
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from several_carriers import UNREACHED, NamedCarrier
-from stored_messages import FAKE, again, decide_on, held, key_named, store
+from stored_messages import FAKE, again, decide_on, held, key_named, store, take_over
 from texting.access.do_not_call import DoNotCall, OptedOut
 from texting.carriers import CarrierError, IncomingText, LateAnswer, Receipt, Shown
 from texting.database import db
 from texting.messages import waiting
 from texting.messages.attempts import Attempt
+from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Message, Status
 from texting.replies import inbound
 from texting.replies.inbound import ReplyRules
 from texting.sending.carrier_state import CarrierState
-from texting.sending.heartbeats import Heartbeat, take_over
 from texting.sending.outcomes import MAY_HAVE_TAKEN_IT
 from texting.sending.runtime import THIS_MACHINE, Runtime
 
@@ -150,8 +150,7 @@ def test_a_late_no_leaves_the_doubt_for_the_text_may_have_been_given_again(
     def refuse_late():
         keeping.answers, keeping.takes = {}, True
         Heartbeat.update(beat_at=TUESDAY_NOON - HOUR).execute()
-        (dead,) = Heartbeat.select()
-        take_over(dead, TUESDAY_NOON + MINUTE)
+        take_over(TUESDAY_NOON + MINUTE)
         keeping.kept[str(message.id)] = "K0"  # to the other
         db.close()  # of this thread
         return says

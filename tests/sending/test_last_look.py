@@ -14,12 +14,11 @@ from own_threads import at_once
 from running import wait_until
 from samples import HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from stored_messages import again, store
+from stored_messages import again, store, take_over
 from texting import carriers
 from texting.access.do_not_call import OptedOut
 from texting.database import clock
 from texting.messages.model import Status
-from texting.sending import heartbeats
 from texting.sending.heartbeats import FRESH
 from texting.sending.runtime import Clock, Runtime, Threads
 from texting.sending.sends import LONGEST_CONNECTING, Send
@@ -155,13 +154,12 @@ def test_a_text_whose_key_is_paused_while_its_carrier_is_connected_to_waits(givi
 def test_a_text_that_is_taken_over_while_its_carrier_is_connected_to_is_given_once(giving):
     message, other = store(), FakeCarrier()
 
-    def take_over():
-        for each in heartbeats.Heartbeat.select():
-            heartbeats.take_over(each, clock.now())
+    def die():
+        take_over(clock.now())
         Scheduler(giving.settings, other).run_pass()
 
     other.name = giving.carrier.name
-    giving.meanwhile = take_over
+    giving.meanwhile = die
     giving.scheduler.run_pass()
     assert len(other.texts) + len(giving.server.texts) == 1
     assert again(message).status == Status.SENT

@@ -18,12 +18,12 @@ from texting.carriers import IncomingText, OptOut, Part
 from texting.database import clock, db
 from texting.events.outbox import Event, EventAddress
 from texting.messages.attempts import Attempt
+from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Message, Status
 from texting.replies import inbound
 from texting.replies.inbound import ReplyRules
 from texting.sending import heartbeats
 from texting.sending.carrier_state import CarrierState
-from texting.sending.heartbeats import Heartbeat
 
 pytestmark = on_both
 

@@ -15,10 +15,10 @@ from several_carriers import NamedCarrier
 from stored_messages import SENDER, decide_on, statuses, store, store_many
 from texting.carriers import CarrierError, TooFast
 from texting.database import db, isoformat
+from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Message, Status
 from texting.monitoring import health
 from texting.sending.carrier_state import CarrierState, Permission, state_of
-from texting.sending.heartbeats import Heartbeat
 from texting.sending.sends import Answer, Send
 
 pytestmark = on_both

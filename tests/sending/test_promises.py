@@ -54,6 +54,7 @@ from texting.messages import doubts, early_receipts, model, receipts, waiting
 from texting.messages.attempts import Attempt
 from texting.messages.decisions import UNDO_FOR_CERTAIN, Selection
 from texting.messages.early_receipts import EarlyReceipt
+from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import ANSWER_WITHIN, FINISHED, TAKEN, Message, Status, first_id
 from texting.recipients.hours import BusinessHours
 from texting.recipients.quiet import QuietPlaces
@@ -62,7 +63,7 @@ from texting.replies.inbound import ReplyRules
 from texting.sending import carrier_state, heartbeats, outcomes, retention, sender
 from texting.sending.carrier_state import CarrierState, Permission
 from texting.sending.claims import Turns
-from texting.sending.heartbeats import FRESH, WATCHED, Heartbeat, Pulse
+from texting.sending.heartbeats import FRESH, WATCHED, Pulse
 from texting.sending.outcomes import MAY_HAVE_TAKEN_IT
 from texting.sending.runtime import Clock, Ended, Runtime
 from texting.sending.sender import Sender

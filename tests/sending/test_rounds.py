@@ -15,13 +15,13 @@ from texting.carriers import Receipt
 from texting.database import db
 from texting.events.outbox import Event, EventAddress
 from texting.messages.attempts import Attempt
+from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Message, Status
 from texting.messages.receipts import EarlyReceipt
 from texting.replies import inbound
 from texting.replies.model import Reply
 from texting.sending import recorder, retention
 from texting.sending.carrier_state import CarrierState
-from texting.sending.heartbeats import Heartbeat
 from texting.sending.runtime import Clock
 
 pytestmark = on_both

@@ -22,9 +22,9 @@ from texting.carriers.lanes import TESTERS
 from texting.database import clock, db
 from texting.events.delivery import Deliveries
 from texting.messages.attempts import Attempt
+from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Message, Status
 from texting.sending.carrier_state import CarrierState
-from texting.sending.heartbeats import Heartbeat
 from texting.sending.runtime import Clock, Runtime
 
 pytestmark = on_both

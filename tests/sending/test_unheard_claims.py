@@ -17,9 +17,9 @@ from texting import database
 from texting.carriers.configs import CarrierConfig
 from texting.messages import doubts
 from texting.messages.attempts import Attempt
+from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Status
 from texting.sending.carrier_state import CarrierState
-from texting.sending.heartbeats import Heartbeat, take_over
 from texting.sending.runtime import Clock, Runtime
 
 pytestmark = on_both
@@ -255,7 +255,8 @@ def test_who_was_declared_dead_while_it_stood_still_leaves_nothing_to_others(
     one, other = scheduler(askable), scheduler(askable)
     one.pulse.beat()
     died = one.pulse.sender
-    take_over(Heartbeat.get_by_id(died), LATER)
+    Heartbeat.delete().where(Heartbeat.sender == died).execute()
+    doubts.take_over(LATER, unable=())
     one.senders[0].step(may_claim=True)  # it goes on, and is killed
     assert not Attempt.select().where(Attempt.sender == died).exists()
     assert not CarrierState.select().where(CarrierState.probe_claimed_by == died).exists()

@@ -14,15 +14,14 @@ from texting.carriers.alphabets import count_parts
 from texting.carriers.configs import CarrierConfig
 from texting.carriers.lanes import Lane, Routes, new_lane
 from texting.database import clock, db
-from texting.messages import storing, waiting
+from texting.messages import doubts, storing, waiting
 from texting.messages.admission import NewMessage, Request
 from texting.messages.attempts import Attempt, Result
 from texting.messages.decisions import Selection
+from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import ANSWER_WITHIN, TAKEN, Message, Status, new_id
 from texting.reports import queue
-from texting.sending import heartbeats
 from texting.sending.claims import Turns
-from texting.sending.heartbeats import Heartbeat
 
 FAKE = "fake"
 """The carrier that has the messages of most tests."""
@@ -43,7 +42,7 @@ def store(now=TUESDAY_NOON, **columns):
 
 def _tries(row):
     """What a message in this state has gone through, the first try first."""
-    carrier, doubts = row.get("carrier"), row.get("in_doubt", 0)
+    carrier, doubts = row.get("carrier") or FAKE, row.get("in_doubt", 0)
     names = (row.get("in_doubt_with") or "").split()
     names = [carrier] * (doubts - len(names)) + names
     since = row.get("in_doubt_since") or row["send_at"]
@@ -79,7 +78,7 @@ def may_take(lane, key, carrier="fake"):
 def turns(carrier="fake"):
     """The keys in turn, as of now."""
     found = Turns(Routes([CarrierConfig(FAKE)], []))
-    found.look(partial(may_take, carrier=carrier), clock.now())
+    found.look(partial(may_take, carrier=carrier))
     return found
 
 
@@ -103,9 +102,10 @@ def die_with_one(now):
     return len(claimed)
 
 
-def take_over(now):
-    """Take over what dead schedulers had in hand, whenever they beat last; count it."""
-    return sum(heartbeats.take_over(each, now) for each in Heartbeat.select())
+def take_over(now, unable=()):
+    """Take over what schedulers had in hand, as if all were dead; count it."""
+    Heartbeat.delete().execute()
+    return doubts.take_over(now, unable)
 
 
 def new_message(text="Hello", **fields):
@@ -150,9 +150,8 @@ def _row(now, columns):
     row = others | row
     key = getattr(row["key"], "id", row["key"])
     lane = Lane.read(new_lane(row["country"], key in {each.id for each in ApiKey.testers()}))
-    doubts = (row.get("in_doubt_with") or "").split()
-    doubts = [row.get("carrier") or ""] * (row.get("in_doubt", 0) - len(doubts)) + doubts
-    row.setdefault("lane", str(lane._replace(doubts=tuple(doubts))))
+    unclear = [each["carrier"] for each in _tries(row) if each.get("result") == Result.UNCLEAR]
+    row.setdefault("lane", str(lane.with_doubts(unclear)))
     if "expires_at" not in row:
         row["expires_at"] = _expires_at(Message(**row))
     tries = [*_tries(row)]

@@ -17,12 +17,6 @@ from texting.carriers.configs import CarrierConfig
 TESTERS = "(testers)"
 """The name of the simulator to which testers' texts go."""
 
-FIRST = ""
-"""The name of the first carrier in lanes in which no name was noted."""
-
-FORGOTTEN = "(forgotten)"
-"""The name, in lanes, of a carrier that may have a text, and keeps its id no more."""
-
 
 class Lane(NamedTuple):
     """The routing facts of a text.
@@ -32,14 +26,15 @@ class Lane(NamedTuple):
         US          it goes to the United States
         US!us       the carrier us has no route there
         US>us       us refused it for now, and was the last to do so
-        US?us       us may have it; repeated for each copy
+        US?us       it is in doubt: us may have it, and is asked first
+        US?         it is in doubt, and nobody can be asked
         =us         us may be used, and no other carrier
     """
 
     country: str = ""  # ISO 3166, or 001
     no_route: tuple[str, ...] = ()
     refused_last: str | None = None
-    doubts: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()  # repeats what attempts say: see `messages.doubts.recount`
     only: str | None = None
 
     @classmethod
@@ -65,26 +60,14 @@ class Lane(NamedTuple):
             return self._replace(no_route=(*self.no_route, name))
         return self._replace(refused_last=name)
 
-    def in_doubt(self, name: str) -> Self:
-        """Return the lane after one more attempt that a carrier may have accepted."""
-        return self._replace(doubts=(*self.doubts, name), refused_last=None)
+    def with_doubts(self, asked: Iterable[str | None]) -> Self:
+        """Return the lane of a text in doubt; for each copy the carrier to ask, None if nobody."""
+        return self._replace(doubts=tuple(dict.fromkeys(name or "" for name in asked)))
 
-    def settled(self, carrier: str, once: bool = False) -> Self:
-        """Return the lane without a carrier's doubts, or without one of them."""
-        doubts = [*self.doubts]
-        for name in self.doubts:
-            if name in (carrier, FIRST):
-                doubts.remove(name)
-                if once:
-                    break
-        return self._replace(doubts=tuple(doubts))
-
-    def forgotten(self, carrier: str) -> Self:
-        """Return the lane after a carrier that may have the text has forgotten its id."""
-        doubts = [*self.doubts]
-        if carrier in doubts:
-            doubts[doubts.index(carrier)] = FORGOTTEN
-        return self._replace(doubts=tuple(doubts))
+    @property
+    def asked(self) -> str | None:
+        """The carrier to ask about a text in doubt before it goes anywhere, or None."""
+        return next(filter(None, self.doubts), None)
 
     def anew(self) -> Self:
         """Return the lane of a text that a person retries: doubts are not forgotten."""
@@ -133,21 +116,12 @@ class Routes:
         at = left.index(lane.refused_last) + 1 if lane.refused_last in left else 0
         return tuple(left[at:] + left[:at])
 
-    def asked(self, lane: Lane) -> str | None:
-        """Return the carrier to ask about a text before it goes anywhere, or None."""
-        doubts = (self.first if name == FIRST else name for name in lane.doubts)
-        return next((name for name in doubts if name in self.can_be_asked), None)
-
-    def strangers(self, lane: Lane) -> set[str]:
-        """Return the carriers that may have a text but are missing in CARRIER_URL."""
-        return {*lane.doubts}.difference(self.names, (FIRST, TESTERS, FORGOTTEN))
-
     def may_take(self, name: str, lane: Lane, key: str, trouble: Collection[str]) -> bool:
         """Return whether this carrier is the one to be given a text now.
 
         Its own trouble does not count, so that a text can go first after its pause.
         """
-        if self.asked(lane):
+        if lane.asked:
             return False
         well = (each for each in self.order(lane, key) if each == name or each not in trouble)
         return next(well, None) == name

@@ -21,7 +21,6 @@ from peewee import (
     IntegerField,
     ModelSelect,
     TextField,
-    UUIDField,
     Value,
     fn,
 )
@@ -29,6 +28,7 @@ from peewee import (
 from texting.carriers import LISTED_WITHIN
 from texting.database import MILLISECOND, PAST, CarrierTextField, InstantField, Table, db
 from texting.database.clock import SKEW
+from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Message, first_id
 
 DIED = "its scheduler died before the carrier's answer was recorded"
@@ -36,6 +36,7 @@ DIED = "its scheduler died before the carrier's answer was recorded"
 
 # An index below is used only if a query repeats its condition word for word
 IS_UNDER_WAY = SQL("sender IS NOT NULL") & SQL("result IS NULL")
+IS_ORPHANED = SQL("sender IS NULL") & SQL("result IS NULL")
 IS_UNCLEAR = SQL("result = 'unclear'")
 IS_ASKED_ABOUT = IS_UNCLEAR & SQL("ask_at IS NOT NULL")
 
@@ -62,7 +63,9 @@ class Attempt(Table):
     # How many copies any carrier had taken before: see `carriers.key_of`
     copy = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     # The scheduler that is giving the text or, while the result is unclear, asking about it
-    sender = UUIDField(null=True)
+    sender = ForeignKeyField(
+        Heartbeat, null=True, on_delete="SET NULL", column_name="sender", index=False
+    )
     begun_at = InstantField(PAST, lambda now: Attempt.message > first_id(now))
     ended_at = InstantField(null=True)
     result = TextField(null=True)  # null while it is under way
@@ -121,11 +124,11 @@ class Attempt(Table):
 
         `claims` has their claim numbers; without one it is a message's first open attempt.
         """
-        copies, by_carrier = {}, (carrier, None)
+        copies = {}
         of_these = cls.message.in_([*ids])
         for copy in cls.select().where(of_these, cls.is_open()).order_by(cls.claim_number):
             claim = claims.get(copy.message_id)
-            if copy.claim_number == claim or (claim is None and copy.carrier in by_carrier):
+            if copy.claim_number == claim or (claim is None and copy.carrier == carrier):
                 copies.setdefault(copy.message_id, copy)
         return copies
 
@@ -134,16 +137,15 @@ class Attempt(Table):
         cls,
         copies: Mapping[uuid.UUID, Self],
         references: Mapping[uuid.UUID, str | None],
-        carrier: str,
         now: datetime,
     ) -> None:
-        """Record that a carrier accepted copies of locked messages; both are by message id."""
+        """Record that their carrier accepted copies of locked messages; both are by message id."""
         key = cls.message, cls.claim_number
         told = cls.result, cls.ended_at, cls.words, cls.reference, cls.carrier, cls.sender
         rows = []
         for id, copy in copies.items():
             row = id, copy.claim_number, copy.begun_at, Result.TAKEN, now, None, references[id]
-            rows.append((*row, copy.carrier or carrier, None))
+            rows.append((*row, copy.carrier, None))
         if rows:
             upsert = cls.insert_many(rows, (*key, cls.begun_at, *told))
             upsert.on_conflict(conflict_target=key, preserve=told).execute()
@@ -153,7 +155,7 @@ class Attempt(Table):
         """Select the copies of texts to a phone number that a carrier has, or may have."""
         may_have_it = cls.is_open() | (cls.result == Result.TAKEN)
         copies = cls.select(cls).join(Message)
-        return copies.where(Message.to == phone, cls.is_by(carrier), may_have_it)
+        return copies.where(Message.to == phone, cls.carrier == carrier, may_have_it)
 
     def is_current(self) -> Expression:
         """Match the message if this attempt was made since a person last retried it.
@@ -207,20 +209,26 @@ class Attempt(Table):
         return [(as_id(id), claim, result) for id, claim, result in rows.fetchall()]
 
     @classmethod
-    def let_go(cls, sender: uuid.UUID, *which: Expression) -> None:
-        """Leave a sender's questions to others: all of them, or those about matching attempts."""
+    def let_go(cls, sender: uuid.UUID, messages: Collection[uuid.UUID]) -> None:
+        """Leave a sender's questions about these messages to others."""
         asked = (cls.sender == sender) & cls.result.is_null(False)
-        cls.update(sender=None).where(asked, *which).execute()
+        cls.update(sender=None).where(asked, cls.message.in_([*messages])).execute()
 
     @classmethod
-    def lose(cls, sender: uuid.UUID, messages: Collection[uuid.UUID], now: datetime) -> list[Self]:
-        """Mark a dead sender's open attempts at these messages as unclear; return them."""
+    def lose(
+        cls, messages: Collection[uuid.UUID], now: datetime, unable: Collection[str]
+    ) -> list[Self]:
+        """Mark the attempts at these messages whose sender is gone as unclear; return them.
+
+        `unable` are carriers that cannot be asked about them.
+        """
         recent = cls.begun_at > now - LISTED_WITHIN
         later = cls.begun_at + Value(LISTED_WITHIN // MILLISECOND, converter=False)
-        ask_at = Case(None, [(recent, later)], Value(cls.ask_at.db_value(now), converter=False))
-        lost = cls.update(result=Result.UNCLEAR, words=DIED, ask_at=ask_at, sender=None)
-        under_way = (cls.sender == sender) & cls.result.is_null()
-        lost = lost.where(under_way, cls.message.in_([*messages])).returning(cls)
+        never = cls.carrier.in_([*unable]), None
+        at_once = Value(cls.ask_at.db_value(now), converter=False)
+        ask_at = Case(None, [never, (recent, later)], at_once)
+        lost = cls.update(result=Result.UNCLEAR, words=DIED, ask_at=ask_at)
+        lost = lost.where(IS_ORPHANED, cls.message.in_([*messages])).returning(cls)
         return [*lost.execute()]
 
     def note_receipt(self, receipt: str, at: datetime) -> None:
@@ -248,11 +256,6 @@ class Attempt(Table):
         taken = cls.message.in_(ids) & (cls.result == Result.TAKEN)
         return Counter(each.message_id for each in cls.select(cls.message).where(taken))
 
-    @classmethod
-    def is_by(cls, carrier: str) -> Expression:
-        """Match attempts at this carrier, or at an unknown one."""
-        return (cls.carrier == carrier) | cls.carrier.is_null()
-
     def _is_this(self):
         return (Attempt.message == self.message_id) & (Attempt.claim_number == self.claim_number)
 
@@ -278,7 +281,7 @@ def was_refused(message: Message, carrier: str, words: str, before: datetime) ->
     """
     refused = (Attempt.message == message.id) & (Attempt.claim_number > message.claims_before_retry)
     refused &= (Attempt.result == Result.REFUSED) & (Attempt.words == words)
-    refused &= Attempt.is_by(carrier) & (Attempt.ended_at < before)
+    refused &= (Attempt.carrier == carrier) & (Attempt.ended_at < before)
     return Attempt.select().where(refused).exists()
 
 
@@ -286,5 +289,6 @@ for _name, _columns, _where in (
     ("attempt_reference", [Attempt.reference], SQL("reference IS NOT NULL")),
     ("attempt_ask", [Attempt.carrier, Attempt.ask_at], IS_ASKED_ABOUT),
     ("attempt_sender", [Attempt.sender, Attempt.carrier], SQL("sender IS NOT NULL")),
+    ("attempt_orphaned", [Attempt.message], IS_ORPHANED),
 ):
     Attempt.add_index(Attempt.index(*_columns, where=_where, name=_name))

@@ -15,7 +15,7 @@ from texting.access.keys import ApiKey, Role
 from texting.access.limits import Limit, lock_numbers
 from texting.carriers.lanes import Lane
 from texting.database import MILLISECOND, PAGE, Refused, clock, db, in_pages
-from texting.messages import waiting
+from texting.messages import doubts, waiting
 from texting.messages.attempts import Attempt
 from texting.messages.model import (
     IS_WAITING,
@@ -38,7 +38,6 @@ ANEW = {
     "due_since": None,
     "finished_at": None,
     "attempts": 0,
-    "in_doubt": 0,
     "cancelled_by": None,
     "receipt_at": None,  # the reference stays: it names the first text, not the next one
 }
@@ -112,6 +111,7 @@ class Selection:
             done = self._act(
                 Action.RETRIED, now, RETRYABLE, Message.auto_reply_to.is_null(), **anew
             )
+            doubts.recount(done)
             waiting.renew_expiry(done, expire_after)
         return done
 

@@ -1,15 +1,83 @@
-"""Copies of texts that a carrier may have, and when to ask it about them."""
+"""Copies of texts that a carrier may have, and when to ask it about them.
 
+Attempts alone say which texts are in doubt. What their messages repeat of that, for the index of
+claims and for people, is written by `recount`, in the transaction that changes an attempt.
+"""
+
+import logging
 import uuid
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 
-from peewee import Expression
+from peewee import Expression, fn
 
 from texting.carriers.lanes import Lane
-from texting.database import FEW, db, lock_texts, locked
-from texting.messages.attempts import DIED, IS_ASKED_ABOUT, IS_UNCLEAR, Attempt, Result
-from texting.messages.model import WAITING, Message, Status, has_status
+from texting.database import FEW, all_but_broken, db, lock_texts, locked
+from texting.messages.attempts import (
+    DIED,
+    IS_ASKED_ABOUT,
+    IS_ORPHANED,
+    IS_UNCLEAR,
+    Attempt,
+    Result,
+)
+from texting.messages.model import SET_ASIDE, WAITING, Message, Status, has_status
+
+log = logging.getLogger("scheduler")
+
+
+def recount(ids: Collection[uuid.UUID]) -> None:
+    """Set what these locked messages repeat of their attempts: `in_doubt`, and doubts in `lane`.
+
+    `in_doubt` counts the unclear attempts since a person last retried the message.
+    """
+    unclear = defaultdict(list)
+    of_these = Attempt.message.in_([*ids]) & IS_UNCLEAR
+    for each in Attempt.select().where(of_these).order_by(Attempt.claim_number):
+        unclear[each.message_id].append(each)
+    columns = Message.id, Message.lane, Message.in_doubt, Message.claims_before_retry
+    for message in Message.select(*columns).where(Message.id.in_([*ids])):
+        copies, before = unclear[message.id], (message.lane, message.in_doubt)
+        asked = [each.carrier if each.ask_at else None for each in copies]
+        message.lane = str(Lane.read(message.lane).with_doubts(asked))
+        since_retry = (each.claim_number > message.claims_before_retry for each in copies)
+        message.in_doubt = sum(since_retry)
+        if (message.lane, message.in_doubt) != before:
+            message.save(only=[Message.lane, Message.in_doubt])
+
+
+def take_over(now: datetime, unable: Collection[str]) -> int:
+    """Queue some messages whose scheduler died while it gave them to a carrier; return how many.
+
+    They are in doubt: the carrier may have accepted them. `unable` are carriers that cannot be
+    asked.
+    """
+    left = IS_ORPHANED & (Attempt.ask_at.is_null() | (Attempt.ask_at <= now))
+    ids = [each.message_id for each in Attempt.select(Attempt.message).where(left).limit(FEW)]
+
+    def lose(ids):
+        return _lose(ids, now, unable)
+
+    def put_off(id):
+        of_it = (Attempt.message == id) & IS_ORPHANED
+        Attempt.update(ask_at=now + SET_ASIDE).where(of_it).execute()
+
+    what = "message {} is not taken over".format
+    return sum(all_but_broken(lose, sorted({*ids}), log, what, put_off))
+
+
+def _lose(ids, now, unable):
+    with db.atomic():
+        messages = {each.id: each for each in _locked(ids)}
+        lost = Attempt.lose(messages, now, unable)
+        recount(messages)
+        return sum(messages[each.message_id].queue_again(each) for each in lost)
+
+
+def _locked(ids):
+    """Lock messages, in the order in which everybody does."""
+    return db.lock_rows(Message.select().where(Message.id.in_([*ids])).order_by(Message.id))
 
 
 def to_ask(carrier: str, now: datetime, limit: int) -> list[Attempt]:
@@ -44,7 +112,7 @@ def texts_at(
     """
     if not messages:
         return set()
-    found, is_theirs = set(), Attempt.carrier.in_([*carriers]) | Attempt.carrier.is_null()
+    found, is_theirs = set(), Attempt.carrier.in_([*carriers])
     # Concatenated, so that no plan goes through all messages to a number
     these = Message.to.concat("").in_({each.to for each in messages})
     these &= has_status(Status.SENDING, *WAITING)
@@ -72,29 +140,36 @@ def release_equal(texts: Collection[tuple[str, str]], now: datetime, waited: tim
             Message.update(send_at=now).where(locked(Message.id, these), is_put_off).execute()
 
 
+def carriers_asked() -> Iterator[str]:
+    """Yield the carriers that are asked about any text."""
+    last, name = fn.MIN(Attempt.carrier), ""
+    while name is not None:
+        name = Attempt.select(last).where(IS_ASKED_ABOUT, Attempt.carrier > name).scalar()
+        if name:
+            yield name
+
+
 def unclear_at(carrier: str, message_id: uuid.UUID) -> list[Attempt]:
     """Return the unclear attempts of a message about which this carrier is asked, oldest first."""
     own = _is_unclear_at(carrier) & IS_ASKED_ABOUT & (Attempt.message == message_id)
     return [*Attempt.select().where(own).order_by(Attempt.claim_number)]
 
 
-def forget_ids(carrier: str, before: datetime) -> int:
-    """Stop asking a carrier about texts first given to it before an instant; return the count.
+def forget(carrier: str, before: datetime | None = None) -> int:
+    """Stop asking a carrier about some texts; return how many.
 
-    From then on they count like texts in doubt at a carrier that cannot be asked.
+    From now on they count like texts in doubt at a carrier that cannot be asked. With `before`,
+    leave out those first given to it after that instant.
     """
-    old = _is_unclear_at(carrier) & IS_ASKED_ABOUT & Attempt.sender.is_null()
-    old &= Attempt.begun_at <= before
-    ids = sorted({each.message_id for each in Attempt.select().where(old).limit(FEW)})
-    for id in ids:
+    old = (Attempt.carrier == carrier) & IS_ASKED_ABOUT & Attempt.sender.is_null()
+    if before:
+        old &= Attempt.begun_at <= before
+    ids = {each.message_id for each in Attempt.select(Attempt.message).where(old).limit(FEW)}
+    if ids:
         with db.atomic():
-            this = Message.select().where(Message.id == id)
-            for message in db.lock_rows(this):
-                lane = Lane.read(message.lane)
-                forget = Attempt.update(ask_at=None).where(old, Attempt.message == id)
-                for _ in range(forget.execute()):
-                    lane = lane.forgotten(carrier)
-                Message.update(lane=str(lane)).where(Message.id == id).execute()
+            ids = [each.id for each in _locked(ids)]
+            Attempt.update(ask_at=None).where(old, Attempt.message.in_(ids)).execute()
+            recount(ids)
     return len(ids)
 
 
@@ -104,18 +179,17 @@ def rule_out(
     now: datetime,
     result: Result = Result.NOT_TAKEN,
     words: str | None = None,
-) -> int:
-    """Settle the unclear attempts of a message at a carrier that was asked, and has none of them.
+) -> Message | None:
+    """Settle the unclear attempts of a locked message at a carrier that has none of them.
 
-    Return how many of them were made since a person retried the message. `words` are the carrier's,
-    if it refused.
+    Return the message as it is now, None if it is gone. `words` are the carrier's, if it refused.
     """
     own = _is_unclear_at(carrier) & IS_ASKED_ABOUT & (Attempt.message == message.id)
     told = {"words": words} if words else {}
     ruled_out = Attempt.update(result=result, ended_at=now, ask_at=None, sender=None, **told)
-    ruled_out = ruled_out.where(own)
-    claims = [each.claim_number for each in ruled_out.returning(Attempt.claim_number).execute()]
-    return sum(claim > message.claims_before_retry for claim in claims)
+    ruled_out.where(own).execute()
+    recount([message.id])
+    return Message.get_or_none(Message.id == message.id)
 
 
 def deaths(message: Message) -> int:
@@ -129,4 +203,4 @@ def _is_to_ask(now):
 
 
 def _is_unclear_at(carrier):
-    return Attempt.is_by(carrier) & IS_UNCLEAR
+    return (Attempt.carrier == carrier) & IS_UNCLEAR

@@ -23,7 +23,6 @@ from peewee import (
 
 from texting.access.do_not_call import DoNotCallHistory
 from texting.access.keys import ApiKey
-from texting.carriers.lanes import FIRST, Lane
 from texting.database import (
     EPOCH,
     MILLISECOND,
@@ -44,6 +43,9 @@ SEND_DATE_LASTS = timedelta(hours=1)
 
 ANSWER_WITHIN = timedelta(minutes=2)
 """How long after a reply its automatic answer may be sent."""
+
+SET_ASIDE = timedelta(minutes=10)
+"""How long a message that breaks a change of many is set aside."""
 
 FURTHEST_AHEAD = timedelta(days=60)
 """How far ahead an opening of business hours can be."""
@@ -123,7 +125,7 @@ class Message(Table):
     claim_number = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])  # times claimed so far
     # claim_number when a person last retried it
     claims_before_retry = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    # Unclear attempts since then
+    # Unclear attempts since then, as `doubts.recount` counts them
     in_doubt = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     finished_at = InstantField(PAST, lambda now: has_status(*FINISHED) & HAS_ENDED, null=True)
     last_error = CarrierTextField(null=True)
@@ -168,8 +170,6 @@ class Message(Table):
         """
         changes = more | self._changes(outcome, now)
         changes["attempts"] = self.attempts + outcome.counted
-        if outcome.doubt:
-            changes["in_doubt"] = self.in_doubt + 1
         return self._end_claim(**changes)
 
     def _changes(self, outcome, now):
@@ -221,20 +221,11 @@ class Message(Table):
         is_ours &= has_status(Status.SENDING)
         return bool(self.change(Message.update(changes).where(is_ours)))
 
-    def lose(self, carrier: str | None, claim_number: int) -> bool:
-        """Queue this message again: the sender that had claimed it for a carrier has died.
-
-        It is in doubt, because the carrier may have accepted it.
-        """
-        self.note_doubt(carrier or FIRST)
-        dead = Message.update(status=Status.QUEUED, carrier=carrier, in_doubt=Message.in_doubt + 1)
-        is_claimed = has_status(Status.SENDING) & (Message.claim_number == claim_number)
-        return dead.where(Message.id == self.id, is_claimed).execute() == 1
-
-    def note_doubt(self, carrier: str) -> None:
-        """Note that a carrier may have a copy of this message, even if it has ended."""
-        lane = Lane.read(self.lane).in_doubt(carrier)
-        Message.update(lane=str(lane)).where(Message.id == self.id).execute()
+    def queue_again(self, lost: Any) -> bool:
+        """Queue this message again if it is claimed for a lost Attempt; return whether it is."""
+        queue = Message.update(status=Status.QUEUED, carrier=lost.carrier)
+        is_claimed = has_status(Status.SENDING) & (Message.claim_number == lost.claim_number)
+        return queue.where(Message.id == self.id, is_claimed).execute() == 1
 
     def settle(self, outcome: Any, now: datetime, **more: Any) -> bool:
         """Apply an Outcome to this message, which waits in doubt; return whether it waited."""
@@ -250,21 +241,6 @@ class Message(Table):
             self.in_doubt, self.lane = found.in_doubt, found.lane
             self.cancelled_by, self.expires_at = found.cancelled_by, found.expires_at
             self.claims_before_retry = found.claims_before_retry
-
-    def settle_doubts(self, carrier: str, settled: int, once: bool = False) -> Self | None:
-        """Note that copies of this message are no longer unclear, and return its present state.
-
-        `settled` counts those made since a person last retried it. All copies at the carrier are
-        settled; with `once`, only one. Return None if the message is gone.
-        """
-        with db.transaction():
-            this = Message.select().where(Message.id == self.id)
-            message = db.lock_rows(this).first()
-            if message:
-                message.in_doubt = max(0, message.in_doubt - settled)
-                message.lane = str(Lane.read(message.lane).settled(carrier, once))
-                message.save(only=[Message.in_doubt, Message.lane])
-        return message
 
     def note_error(self, error: str, now: datetime) -> None:
         """Store what a carrier said about this message, which goes on waiting."""

@@ -14,10 +14,10 @@ from uuid import UUID
 from peewee import ValuesList
 
 from texting.carriers import Receipt, Shown
-from texting.carriers.lanes import FIRST
 from texting.database import db, lock_texts
 from texting.messages import receipts_by_number as by_number
 from texting.messages.attempts import DIED, Attempt, Result
+from texting.messages.doubts import recount
 from texting.messages.early_receipts import RECEIPTS_KEPT, EarlyReceipt
 from texting.messages.model import TAKEN, Message, Status, has_status
 
@@ -63,14 +63,14 @@ def record_accepted(
         recipients = _take(new, now, carrier, claims or {}, only_open) if new else []
         # A receipt that names only the number may have given it to an older copy
         if given := {id: said[id] for id in known if id in (claims or {})}:
-            _end(Attempt.open_copies(given, carrier, claims), given, now, carrier)
+            _end(Attempt.open_copies(given, carrier, claims), given, now)
         _apply_early(said, {*recipients} - {None}, carrier, now)
     return len(recipients)
 
 
 def _known(references, carrier):
     """Return the messages whose references were recorded before."""
-    own = Attempt.message.in_([*references]) & Attempt.is_by(carrier)
+    own = Attempt.message.in_([*references]) & (Attempt.carrier == carrier)
     copies = Attempt.select(Attempt.message, Attempt.reference).join(Message)
     # Filtered here: in SQL, a plan might read the index of all references
     recorded = {
@@ -85,7 +85,7 @@ def _of_others(references, carrier):
     """Return the messages whose references already belong to some copy."""
     said = {each for each in references.values() if each}
     known = Attempt.select(Attempt.reference).where(Attempt.reference.in_([*said]))
-    known = {each.reference for each in known.where(Attempt.is_by(carrier))}
+    known = {each.reference for each in known.where(Attempt.carrier == carrier)}
     return {id for id, reference in references.items() if reference in known}
 
 
@@ -121,18 +121,15 @@ def _take(references, now, carrier, claims, only_open=False):
     )
     accept = accept.from_(taken).where(Message.id == id, Message.status.not_in(TAKEN))
     changed = Message.change(accept)
-    _end(copies, references, now, carrier)
+    _end(copies, references, now)
     return [phone for _, phone in changed]
 
 
-def _end(copies, references, now, carrier):
-    """Record that the carrier accepted these copies, and settle their doubts."""
-    Attempt.note_accepted(copies, references, carrier, now)
-    for id, copy in copies.items():
-        if copy.result == Result.UNCLEAR:
-            message = Message.get_by_id(id)
-            since_retry = copy.claim_number > message.claims_before_retry
-            message.settle_doubts(copy.carrier or FIRST, int(since_retry), once=True)
+def _end(copies, references, now):
+    """Record that their carrier accepted these copies of locked messages, and settle doubts."""
+    Attempt.note_accepted(copies, references, now)
+    if doubtful := [id for id, copy in copies.items() if copy.result == Result.UNCLEAR]:
+        recount(doubtful)
 
 
 def shown(said: Iterable[Shown], now: datetime, carrier: str) -> int:
@@ -278,7 +275,7 @@ def copy_of(said: Receipt, at: datetime, carrier: str) -> Attempt | None:
     It is the latest copy with this reference, or else the first open copy of the message that the
     receipt names. If it names no message, its phone number may tell.
     """
-    has_it = (Attempt.reference == said.reference) & Attempt.is_by(carrier)
+    has_it = (Attempt.reference == said.reference) & (Attempt.carrier == carrier)
     latest = Attempt.select().where(has_it).order_by(Attempt.ended_at.desc()).first()
     if latest:
         return latest
@@ -290,7 +287,9 @@ def copy_of(said: Receipt, at: datetime, carrier: str) -> Attempt | None:
 def _open_copy(said, carrier):
     """Return the first open copy of the message that a receipt names."""
     copies = Attempt.select(Attempt, Message.id, Message.parts).join(Message)
-    copies = copies.where(Message.id == said.message_id, Attempt.is_by(carrier), Attempt.is_open())
+    copies = copies.where(
+        Message.id == said.message_id, Attempt.carrier == carrier, Attempt.is_open()
+    )
     copy = copies.order_by(Attempt.claim_number).first()
     return copy if copy and _counts(said, copy.message) else None
 
@@ -303,6 +302,6 @@ def _is_of_other_part(said, carrier):
     """
     if not said.message_id:
         return False
-    own = Attempt.select().where(Attempt.message == said.message_id, Attempt.is_by(carrier))
+    own = Attempt.select().where(Attempt.message == said.message_id, (Attempt.carrier == carrier))
     results = {copy.result for copy in own}
     return Result.TAKEN in results and not results & {None, Result.UNCLEAR}

@@ -18,12 +18,17 @@ from texting.access.keys import ApiKey, rules_of
 from texting.access.rules import LAST
 from texting.database import FEW, MILLISECOND, all_but_broken, is_outage, locked
 from texting.messages.attempts import Attempt
-from texting.messages.model import IS_SENDABLE, IS_WAITING, WAITING, Message, Status, has_status
+from texting.messages.model import (
+    IS_SENDABLE,
+    IS_WAITING,
+    SET_ASIDE,
+    WAITING,
+    Message,
+    Status,
+    has_status,
+)
 
 UNAPPROVED = "nobody approved it in time"
-
-SET_ASIDE = timedelta(minutes=10)
-"""How long a message that breaks a bulk update is set aside."""
 
 log = logging.getLogger("scheduler")
 

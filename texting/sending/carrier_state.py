@@ -18,15 +18,16 @@ from peewee import (
     BigIntegerField,
     BooleanField,
     FloatField,
+    ForeignKeyField,
     IntegerField,
     TextField,
-    UUIDField,
     Value,
     fn,
 )
 
 from texting.database import EPOCH, PAST, CarrierTextField, InstantField, Table, db
 from texting.database.clock import SKEW
+from texting.messages.heartbeat import Heartbeat
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -80,7 +81,9 @@ class CarrierState(Table):
     pause = FloatField(default=0)  # seconds
     # When the probe was claimed; identifies it to its scheduler
     probe_claimed_at = InstantField(PAST, null=True)
-    probe_claimed_by = UUIDField(null=True)  # the scheduler that claimed it
+    probe_claimed_by = ForeignKeyField(  # the scheduler that claimed it
+        Heartbeat, null=True, on_delete="SET NULL", column_name="probe_claimed_by", index=False
+    )
     last_accepted_at = InstantField(PAST, null=True)  # when the carrier last accepted a probe
     # Texts in a row without an answer of its own
     unanswered = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
@@ -168,20 +171,16 @@ class CarrierState(Table):
         """
         if self.retry_at is None:
             return Permission.ALL
-        is_free = self.probe_claimed_at is None or self.probe_claimed_by == sender
+        is_free = self.probe_claimed_at is None or self.probe_claimed_by_id in (None, sender)
         return Permission.PROBE if is_free and self.retry_at <= now else Permission.NONE
 
     @classmethod
     def claim_probe(cls, name: str, sender: UUID, now: datetime) -> bool:
         """Claim the probe after a pause; return False if another scheduler was faster."""
-        free = cls.probe_claimed_at.is_null() | (cls.probe_claimed_by == sender)
+        free = cls.probe_claimed_at.is_null() | cls.probe_claimed_by.is_null()
+        free |= cls.probe_claimed_by == sender
         claim = cls.update(probe_claimed_at=now, probe_claimed_by=sender)
         return claim.where(cls.name == name, cls.retry_at <= now, free).execute() == 1
-
-    @classmethod
-    def let_go(cls, sender: UUID) -> None:
-        """Let another text go first where a scheduler that has ended had claimed the probe."""
-        cls.update(probe_claimed_at=None).where(cls.probe_claimed_by == sender).execute()
 
     @classmethod
     def use_rate(cls, name: str, before: int | None, after: int) -> bool:

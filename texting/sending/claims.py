@@ -18,7 +18,6 @@ from texting.access.keys import ApiKey, ids_of
 from texting.carriers.lanes import Lane, Routes, is_of_answers
 from texting.database import db
 from texting.messages.model import IS_SENDABLE, Message, Status
-from texting.sending.carrier_state import known_to_others
 
 SENDABLE = "status IN ('queued') AND approved"
 """The condition that a message may be sent, word for word as in its index."""
@@ -121,16 +120,6 @@ def ready() -> list[tuple[datetime, str, int]]:
     return [(Message.send_at.python_value(at), *way) for at, *way in found]
 
 
-def own_lanes(routes: Routes, now: datetime, known: Collection[str] = ()) -> list[str]:
-    """Return the lanes of messages to be sent, except those that are left to other schedulers.
-
-    If only others know the carrier that may have a text, they have to ask about it.
-    """
-    found = {each: routes.strangers(Lane.read(each)) for each in lanes(known)}
-    others = known_to_others(set().union(*found.values()), now)
-    return [each for each, strangers in found.items() if not strangers & others]
-
-
 class Turns:
     """The keys that have texts to be sent, in the order of their turns at a carrier.
 
@@ -143,7 +132,7 @@ class Turns:
         self.known, self.lanes = [], []  # all lanes with texts, and those open to us
         self.keys = OrderedDict()  # next in turn first: each key's lanes, None until asked
 
-    def look(self, may_take: Callable[[Lane, str], bool], now: datetime) -> None:
+    def look(self, may_take: Callable[[Lane, str], bool]) -> None:
         """Find the keys and lanes of the texts for which `may_take(lane, key name)` is true.
 
         New keys come last, in random order, or schedulers that make single passes would all begin
@@ -151,7 +140,7 @@ class Turns:
         """
         self.names = ids_of(self.routes.keys) if self.routes.keys else {}
         names = {"", *self.names.values()}
-        self.known = own_lanes(self.routes, now, self.known)
+        self.known = lanes(self.known)
         read = [(text, Lane.read(text)) for text in self.known]
         self.lanes = [text for text, lane in read if any(may_take(lane, name) for name in names)]
         keys = _keys_with_texts() if self.lanes else {}

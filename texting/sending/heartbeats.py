@@ -6,52 +6,18 @@ declares it dead only after seeing no beat for longer. Both go by their own mono
 clock may stop while a machine sleeps, so a leap of the wall clock counts as elapsed time, too.
 """
 
-import logging
 import math
 import uuid
-from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from peewee import IntegerField, UUIDField
-
-from texting.database import PAST, InstantField, Table, all_but_broken, db, is_outage
 from texting.messages.attempts import Attempt
-from texting.messages.model import Message
-from texting.messages.waiting import SET_ASIDE
-from texting.sending.carrier_state import CarrierState
+from texting.messages.heartbeat import Heartbeat
 from texting.sending.runtime import Clock
 
 BEAT_EVERY = 3  # seconds
 FRESH = 10  # seconds after a beat during which texts may be given to carriers
 WATCHED = 20  # seconds without a beat until another one is dead: longer than FRESH
 GAP = 10  # seconds without a look, after which the watch starts afresh
-
-log = logging.getLogger("scheduler")
-
-
-class Heartbeat(Table):
-    """A scheduler that is alive, or that died while it had texts."""
-
-    sender = UUIDField(primary_key=True)
-    beats = IntegerField(default=0)
-    beat_at = InstantField(PAST)
-
-    @classmethod
-    def beat(cls, sender: uuid.UUID, now: datetime) -> bool:
-        """Beat once; return False if the sender has been declared dead.
-
-        Within a transaction, nobody can declare it dead before that ends.
-        """
-        beat = cls.update(beats=cls.beats + 1, beat_at=now).where(cls.sender == sender)
-        return beat.execute() == 1
-
-    @classmethod
-    def end(cls, sender: uuid.UUID, beats: int | None = None) -> bool:
-        """Delete a sender that ends, or one that is dead if it has not beaten again."""
-        this = cls.sender == sender
-        if beats is not None:
-            this &= cls.beats == beats
-        return cls.delete().where(this).execute() == 1
 
 
 class Pulse:
@@ -114,9 +80,7 @@ class Pulse:
     def end(self) -> None:
         """Delete this sender, unless it may still have texts: then others take them over."""
         if self.sender and not Attempt.under_way(self.sender).exists():
-            with db.atomic():
-                Heartbeat.end(self.sender)
-                let_go(self.sender)
+            Heartbeat.end(self.sender)
         self.sender = None
 
     def watch(self, timeout: float) -> tuple[list[Heartbeat], bool]:
@@ -136,74 +100,3 @@ class Pulse:
             if monotonic - self.seen[each.sender][1] >= WATCHED:
                 dead.append(each)
         return dead, len(self.seen) > len(dead)
-
-
-def let_go(sender: uuid.UUID) -> None:
-    """Leave to others the questions and probes of a sender that has ended."""
-    Attempt.let_go(sender)
-    CarrierState.let_go(sender)
-
-
-def take_over(dead: Heartbeat, now: datetime) -> int:
-    """Queue the messages that a dead scheduler was sending; return how many.
-
-    They are in doubt: the carrier may have accepted them. Its questions are left to others. Do
-    nothing if it has beaten again.
-    """
-    try:
-        ids = [each.message_id for each in Attempt.under_way(dead.sender)]
-        return _lose(dead, ids, now, ends=True)
-    except Exception as error:
-        if is_outage(error):
-            raise
-
-    def put_off(sender):
-        later = Heartbeat.update(beat_at=now + SET_ASIDE)
-        later.where(Heartbeat.sender == sender.sender, Heartbeat.beats == sender.beats).execute()
-
-    def lose_but_broken(senders):
-        return _lose_but_broken(*senders, now, put_off)
-
-    what = "what scheduler {0.sender} had in hand is not taken over".format
-    return sum(all_but_broken(lose_but_broken, [dead], log, what, put_off))
-
-
-def _lose(dead: Heartbeat, ids: Collection[uuid.UUID], now: datetime, ends: bool) -> int:
-    """Queue messages of a dead scheduler, and delete the scheduler if it `ends`.
-
-    Locks are taken in the usual order: messages, then the sender, then attempts.
-    """
-    with db.atomic():
-        rows = Message.select().where(Message.id.in_(ids)).order_by(Message.id)
-        messages = {each.id: each for each in db.lock_rows(rows)}
-        if ends and not Heartbeat.end(dead.sender, dead.beats):
-            return 0
-        lost = Attempt.lose(dead.sender, ids, now)
-        if ends:
-            let_go(dead.sender)
-        return sum(messages[each.message_id].lose(each.carrier, each.claim_number) for each in lost)
-
-
-def _lose_but_broken(dead, now, put_off):
-    """Take over the messages of a dead scheduler one by one; retry later what breaks this.
-
-    First give all to a scheduler that never beats: if the dead one wakes up, it has nothing.
-    """
-    with db.atomic():
-        if not Heartbeat.end(dead.sender, dead.beats):
-            return 0
-        let_go(dead.sender)
-        heir = Heartbeat.create(sender=uuid.uuid4(), beat_at=dead.beat_at)
-        under_way = (Attempt.sender == dead.sender) & Attempt.result.is_null()
-        Attempt.update(sender=heir.sender).where(under_way).execute()
-    ids = [each.message_id for each in Attempt.under_way(heir.sender)]
-
-    def lose(ids):
-        return _lose(heir, ids, now, ends=False)
-
-    lost = sum(all_but_broken(lose, ids, log, "message {} is not taken over".format))
-    if Attempt.under_way(heir.sender).exists():
-        put_off(heir)
-    else:
-        Heartbeat.end(heir.sender)
-    return lost

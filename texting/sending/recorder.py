@@ -13,8 +13,8 @@ from texting.carriers.lanes import Lane, Routes
 from texting.database import all_but_broken, db, passed_over
 from texting.messages import doubts, receipts
 from texting.messages.attempts import DIED, Attempt, Result, was_refused
-from texting.messages.model import WAITING, Message, Status
-from texting.messages.waiting import SET_ASIDE, set_aside
+from texting.messages.model import SET_ASIDE, WAITING, Message, Status
+from texting.messages.waiting import set_aside
 from texting.replies import inbound, opt_outs
 from texting.replies.inbound import ReplyRules
 from texting.sending import outcomes
@@ -181,9 +181,6 @@ class Recorder:
             outcome = outcomes.after_error(message, error, send.terms, send.is_probe, now, others)
             lane = self.lane_after_error(send, error, outcome)
             is_moved = message.apply(outcome, now, carrier=self.name, lane=str(lane))
-            own = Attempt.under_way(send.sender).where(Attempt.message == message.id)
-            if outcome.doubt and not is_moved and own.exists():  # a receipt has ended it
-                message.note_doubt(self.name)
             self.end_attempt(send, error, outcome, now)
         if is_moved and outcome.status != Status.QUEUED:
             self.note_move(send, outcome.move, outcome.why)
@@ -200,7 +197,7 @@ class Recorder:
         """Return the lane of a text that the carrier did not accept."""
         lane = Lane.read(send.message.lane)
         if outcome.doubt:
-            return lane.in_doubt(self.name)
+            return lane._replace(refused_last=None)  # one more copy goes through the first
         is_for_now = outcome.counted and outcome.status == Status.SCHEDULED
         if (error.no_route or is_for_now) and self.others(send):
             return lane.after_refusal(self.name, error.no_route)
@@ -214,12 +211,12 @@ class Recorder:
         """
         words, even_unclear = str(error), not self.terms.keeps_ids
         if error.in_doubt:
-            at = outcome.send_at or now
+            at = outcome.send_at or now if self.terms.askable else None
             # What is unclear by a death keeps these words: it has not been counted
             Attempt.end(send.message, now, Result.UNCLEAR, False, words=words, ask_at=at)
+            doubts.recount([send.message.id])
         elif Attempt.end(send.message, now, Result.REFUSED, even_unclear, words=words, ask_at=None):
-            since_retry = send.message.claim_number > send.message.claims_before_retry
-            send.message.settle_doubts(self.name, int(since_retry), once=True)
+            doubts.recount([send.message.id])
 
     # Answers to questions
 
@@ -262,8 +259,7 @@ class Recorder:
         with db.atomic():
             send.message.read_again()
             if settles:
-                refused = doubts.rule_out(send.message, self.name, now, Result.REFUSED, str(error))
-                message = send.message.settle_doubts(self.name, refused)
+                message = doubts.rule_out(send.message, self.name, now, Result.REFUSED, str(error))
             else:
                 message = Message.get_or_none(Message.id == send.message.id)
             if copies and message and message.status in WAITING:
@@ -299,8 +295,7 @@ class Recorder:
             return
         with db.atomic():
             message.read_again()
-            ruled_out = doubts.rule_out(message, self.name, now)
-            message = message.settle_doubts(self.name, ruled_out)
+            message = doubts.rule_out(message, self.name, now)
             if found or message is None or message.status not in WAITING:
                 outcome = None
             elif outcome := outcomes.not_taken(message, doubts.deaths(message), send.otherwise):

@@ -236,7 +236,7 @@ class Sender:
         """
         if self.carrier.keeps_ids in (None, timedelta.max):
             return False
-        return doubts.forget_ids(self.name, now - self.id_lasts) > 0
+        return doubts.forget(self.name, now - self.id_lasts) > 0
 
     def is_received(self, message: Message, now: datetime) -> bool:
         """Return whether a kept receipt shows that a carrier has a text in doubt."""
@@ -328,7 +328,7 @@ class Sender:
         if texts:
             take_back(sorted(texts, key=lambda each: each.id))
         if questions:
-            Attempt.let_go(sender, Attempt.message.in_(questions))
+            Attempt.let_go(sender, questions)
         return bool(texts or questions)
 
     def choices(self) -> list[Callable[[Lane, str], bool]]:
@@ -351,7 +351,7 @@ class Sender:
             return may_take(lane, key) and trouble.issuperset(routes.order(lane, key))
 
         if self.clock.monotonic() >= self.look_at or not self.sends.under_way:
-            self.turns.look(may_take, now)
+            self.turns.look(may_take)
             self.look_at = self.clock.monotonic() + LOOK_EVERY
         if not self.turns.lanes:
             return []
