@@ -38,7 +38,6 @@ from hypothesis.stateful import (
 from psycopg.pq import TransactionStatus
 
 import models
-import scheduler as scheduling
 from databases import on_both, on_sqlite
 from faulty_database import FaultyDatabase
 from samples import DAY, HOUR, NEW_YORK, SECOND, TUESDAY_NOON
@@ -51,7 +50,7 @@ from texting.access.keys import ApiKey, Role
 from texting.carriers import Carrier, CarrierError, Receipt, key_of
 from texting.carriers.lanes import TESTERS, Lane, Routes
 from texting.messages import doubts, early_receipts, model, receipts, waiting
-from texting.messages.attempts import Attempt
+from texting.messages.attempts import IS_ORPHANED, Attempt
 from texting.messages.decisions import UNDO_FOR_CERTAIN, Selection
 from texting.messages.early_receipts import EarlyReceipt
 from texting.messages.heartbeat import Heartbeat
@@ -1081,21 +1080,22 @@ class Promises(RuleBasedStateMachine):
             if self.beats.get(each.sender, (None, 0))[0] != each.beats:
                 self.beats[each.sender] = each.beats, self.clock.monotonic()
 
-    def take_over(self, take_over, dead, now):
-        """Take over what a dead scheduler held: the living beat, and keep what they have."""
+    def end(self, end, sender, beats=None):
+        """End a scheduler, or one that is seen dead: the living beat, and keep what they have."""
+        if beats is None:
+            return end(sender)
         scheduler = getcurrent().actor
         with scheduler.aside():
             self.note_beats()
-            _, beaten_at = self.beats[dead.sender]
-            held = Attempt.select().where(Attempt.sender == dead.sender)
+            _, beaten_at = self.beats[sender]
+            held = Attempt.select().where(Attempt.sender == sender)
             held = [each.message_id for each in held]
-        count = take_over(dead, now)
-        with scheduler.aside():
-            if not Heartbeat.select().where(Heartbeat.sender == dead.sender).exists():
-                assert self.clock.monotonic() - beaten_at >= WATCHED, "it is taken over too soon"
-                for id in held:
-                    self.orders[id].deaths += 1
-        return count
+        has_ended = end(sender, beats)
+        if has_ended:
+            assert self.clock.monotonic() - beaten_at >= WATCHED, "it is taken over too soon"
+            for id in held:
+                self.orders[id].deaths += 1
+        return has_ended
 
     def judged(self, scheduler, action, send):
         """Check what a scheduler begins, unless it is too late for that."""
@@ -1229,8 +1229,8 @@ class Promises(RuleBasedStateMachine):
                     each for each in unclear if each.claim_number > message.claims_before_retry
                 ]
                 assert message.in_doubt == len(since)
-                doubts = Counter(map(self.at, Lane.read(message.lane).doubts))
-                assert doubts == Counter(self.at(each.carrier) for each in unclear)
+                asked = {each.carrier if each.ask_at else "" for each in unclear}
+                assert {*Lane.read(message.lane).doubts} == asked
             if not self.is_any_asked(self.orders[id]):
                 may_have = [each for each in own if each.result in (None, "unclear", "taken")]
                 assert sum(copy.id == id for copy in self.copies) <= len(may_have)
@@ -1363,15 +1363,14 @@ def hold_promises(settings, monkeypatch):
         help_reply="Ask us.",
     )
 
-    take_over = scheduling.take_over
+    end = Heartbeat.end
 
     def hold(askable, how, *others, account=None, scene=None):
         def machine():
             players = clock, faulty, simulator
             promises = Promises(settings, *players, askable, *others, account=account)
             promises.scene = scene
-            watched = partial(promises.take_over, take_over)
-            monkeypatch.setattr(scheduling, "take_over", watched)
+            monkeypatch.setattr(Heartbeat, "end", partial(promises.end, end))
             chance = Random(1)  # the order of ids is the same when it is repeated
             monkeypatch.setattr(secrets, "randbits", chance.getrandbits)
             monkeypatch.setattr(uuid, "uuid4", lambda: UUID(int=chance.getrandbits(128)))
@@ -1435,7 +1434,7 @@ def test_the_promises_hold_for_long(hold_promises, askable):
 judge, claim = outcomes.judge, Turns.claim
 end_claim, retry = Message._end_claim, Selection.retry
 judge_one, give, routes_of = Sender.judge_one, Sends.give, Routes.of
-settle_doubts, begin, tend = Message.settle_doubts, Sends.begin, Scheduler.tend
+begin, tend = Sends.begin, Scheduler.tend
 beat, note_beat, promote = Heartbeat.beat, Pulse.note_beat, PausingScheduler.promote
 is_fresh = Pulse.is_fresh
 
@@ -1449,13 +1448,8 @@ def judge_without_cancelling(message, *rest):
     return judge(message, *rest)
 
 
-def lose_without_doubt(message, carrier, number):
-    held = (Message.id == message.id) & (Message.claim_number == number)
-    return Message.update(status=Status.QUEUED).where(held).execute() == 1
-
-
-def forget_attempts(sender, now):
-    lost = Attempt.delete().where(Attempt.sender == sender, Attempt.result.is_null())
+def forget_attempts(messages, now, unable):
+    lost = Attempt.delete().where(IS_ORPHANED, Attempt.message.in_([*messages]))
     return [*lost.returning(Attempt).execute()]
 
 
@@ -1471,8 +1465,8 @@ def end_any_claim(message, **changes):
     return ended
 
 
-def settle_nothing(message, carrier, settled, *once, **more):
-    return settle_doubts(message, carrier, 0, *once, **more)
+def settle_nothing(message, *_):
+    return Message.get_or_none(Message.id == message.id)
 
 
 def retry_as_if_new(these, *arguments):
@@ -1592,23 +1586,23 @@ def only_end_probe(watch):
 
 ANY = dict.fromkeys([Status.DELIVERED, Status.UNDELIVERED], model.has_status(*TAKEN))
 BUGS = {  # whether the carrier can be asked; and the code that is replaced, by something wrong
-    "it sends without asking": (True, Routes, "asked", lambda *_: None),
+    "it sends without asking": (True, Lane, "asked", None),
     "it does not ask": (True, Sender, "ask", lambda *_: []),
     "it asks about what came later": (True, Sends, "begin", ask_since_now),
     "it takes the carrier's clock for its own": (True, sender, "CLOCKS_DIFFER", 0 * SECOND),
     "it asks before the list shows the text": (True, outcomes, "LISTED_WITHIN", 0 * SECOND),
-    "a dead sender leaves no doubt": (True, Message, "lose", lose_without_doubt),
+    "nothing is recounted": (True, doubts, "recount", lambda _: None),
+    "nothing is recounted after a yes": (False, receipts, "recount", lambda _: None),
     "a dead sender leaves no attempt": (False, Attempt, "lose", forget_attempts),
     "a dead sender goes on": (False, Heartbeat, "beat", beat_though_dead),
-    "nothing is taken over": (False, scheduling, "take_over", lambda *_: 0),
+    "nothing is taken over": (False, doubts, "take_over", lambda *_: 0),
     "a long pass takes nothing over": (False, Scheduler, "tend", tend_at_first),
     "it sends after a long pause": (False, Pulse, "is_fresh", lambda *_: True),
     "it sends on an old judgement": (False, Pulse, "is_fresh", trust_any_judgement),
     "a clock decides who is dead": (False, heartbeats, "WATCHED", 0),
     "an end is another's": (False, Message, "_end_claim", end_any_claim),
-    "a doubt is never settled": (True, Message, "settle_doubts", settle_nothing),
-    "a lane keeps its doubts": (True, Lane, "settled", lambda lane, *_: lane),
-    "a lane knows no doubts": (False, Lane, "in_doubt", lambda lane, _: lane),
+    "a doubt is never settled": (True, doubts, "rule_out", settle_nothing),
+    "a lane keeps its doubts": (True, Lane, "with_doubts", lambda lane, _: lane),
     "a retry forgets what was before": (False, Selection, "retry", retry_as_if_new),
     "equal texts go at once": (True, doubts, "texts_at", lambda *_: set()),
     "it takes the reference of another": (True, receipts, "found", take_any_reference),
