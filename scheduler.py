@@ -33,7 +33,7 @@ from texting.sending.carrier_state import CarrierState, known_to_others
 from texting.sending.heartbeats import Pulse
 from texting.sending.outcomes import UNANSWERED
 from texting.sending.runtime import THIS_MACHINE, TICK, Runtime, Stop
-from texting.sending.sender import Sender
+from texting.sending.sender import Sender, Shared
 from texting.settings import VERSION, Settings, exit_if_invalid, load_or_exit, warn_of_misspelt
 
 MOVES = (
@@ -73,9 +73,9 @@ class Scheduler:
         self.pulse, self.ended = Pulse(runtime.clock), runtime.make_queue()
         self.counts = Counter()  # since the end of the last pass
         simulator = carriers.connect("simulator:", name=TESTERS)
-        shared = self.routes, self.stop, self.pulse, self.ended, self.counts, self.retry, runtime
-        shared += (set(),)
-        self.senders = [Sender(settings, each, *shared) for each in (*connected, simulator)]
+        common = self.stop, self.pulse, self.ended, self.retry, runtime, self.counts
+        shared = Shared(settings, self.routes, *common)
+        self.senders = [Sender(each, shared) for each in (*connected, simulator)]
         self.tend_at = self.step_at = 0  # by the monotonic clock
         self.chores, self.forgotten = deque(), Counter()
         self.to_date_back = deque()  # tables, after the clock was set back
@@ -230,7 +230,7 @@ class Scheduler:
             self.to_date_back.extend(each for each in models.TABLES if each is not CarrierState)
             self.to_date_back.append(CarrierState)  # last: is_behind() reads it
         for sender in self.senders:
-            sender.news.read_list()
+            sender.reports.read_list()
         if not self.to_date_back:
             stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
             CarrierState.record_pass(now, stand_ins)
@@ -280,7 +280,7 @@ class Scheduler:
         """
         unknown = self.unknown(now) if self.routes.names else ()
         forgotten = [doubts.forget(name) for name in unknown]
-        return any([*forgotten, *(sender.forget_ids(now) for sender in self.senders)])
+        return any([*forgotten, *(sender.questions.forget_ids(now) for sender in self.senders)])
 
     def unknown(self, now: datetime) -> set[str]:
         """Return the carriers that are to be asked about texts, but by no scheduler."""
@@ -325,12 +325,12 @@ class Scheduler:
 
     def collect(self) -> None:
         """Record some of what carriers' sessions delivered."""
-        if sum(sender.news.collect() for sender in self.senders):
+        if sum(sender.reports.collect() for sender in self.senders):
             self.step_at = 0
 
     def collect_all(self) -> None:
         """Record what carriers' sessions delivered, while there is time."""
-        while self.stop.seconds_left and sum(each.news.collect() for each in self.senders):
+        while self.stop.seconds_left and sum(each.reports.collect() for each in self.senders):
             pass
 
     def go_on_until(self, until: float) -> None:

@@ -167,7 +167,7 @@ class Person:
 
 def news(settings, now, keep):
     """Find one and the same notification at each look."""
-    keep(notices.Notification("News", "news", "info", "news"))
+    keep(notices.Notification("Report", "news", "info", "news"))
     return iter(())
 
 

@@ -32,7 +32,7 @@ from texting.messages.early_receipts import EarlyReceipt
 from texting.messages.model import TAKEN, Message, Status
 from texting.replies import inbound, opt_outs
 from texting.sending import outcomes, retention
-from texting.sending.recorder import RECORDED_AT_ONCE
+from texting.sending.reports import RECORDED_AT_ONCE
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 

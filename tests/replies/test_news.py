@@ -17,7 +17,7 @@ from texting.carriers import IncomingText, OptOut, Part, Receipt
 from texting.messages.model import Message, Status
 from texting.replies.model import Reply
 from texting.sending import recorder
-from texting.sending.recorder import NewsRecorder
+from texting.sending.reports import ReportRecorder
 
 pytestmark = on_both
 
@@ -63,7 +63,7 @@ def collect(settings, faulty, monkeypatch):
         for failing in itertools.count(1):
             messages = begin_anew()
             carrier = TalkingCarrier(*([*batch] for batch in batches))
-            news = Scheduler(settings._replace(**changes), carrier).senders[0].news
+            news = Scheduler(settings._replace(**changes), carrier).senders[0].reports
             faulty.fail_at(failing)
             refused = 0
             while news.carrier.batches or news.unrecorded:
@@ -108,7 +108,7 @@ def test_a_database_that_fails_in_a_pass_loses_no_stop(settings, at, faulty, mon
     at(TUESDAY_NOON)
     carrier = TalkingCarrier([OptOut(NEW_YORK, stop=True, source="reply")], [])
     scheduler = Scheduler(settings, carrier)
-    collect = NewsRecorder.collect
+    collect = ReportRecorder.collect
     broken = iter([True])
 
     def break_down(news):
@@ -116,7 +116,7 @@ def test_a_database_that_fails_in_a_pass_loses_no_stop(settings, at, faulty, mon
             faulty.fail_at(1)
         return collect(news)
 
-    monkeypatch.setattr(NewsRecorder, "collect", break_down)
+    monkeypatch.setattr(ReportRecorder, "collect", break_down)
     with pytest.raises(database.ERRORS):
         scheduler.run_pass()
     assert not OptedOut.lists(NEW_YORK)

@@ -59,14 +59,15 @@ from texting.recipients.hours import BusinessHours
 from texting.recipients.quiet import QuietPlaces
 from texting.replies import inbound
 from texting.replies.inbound import ReplyRules
-from texting.sending import carrier_state, heartbeats, outcomes, retention, sender
+from texting.sending import carrier_state, heartbeats, outcomes, questions, retention
 from texting.sending.carrier_state import CarrierState, Permission
 from texting.sending.claims import Turns
 from texting.sending.heartbeats import FRESH, WATCHED, Pulse
 from texting.sending.outcomes import MAY_HAVE_TAKEN_IT
+from texting.sending.questions import Questions
 from texting.sending.runtime import Clock, Ended, Runtime
 from texting.sending.sender import Sender
-from texting.sending.sends import SHORTEST_VALIDITY, NotSent, Send, Sends
+from texting.sending.sends import SHORTEST_VALIDITY, Kind, NotSent, Send, Sends
 from texting.sending.watch import CarrierWatch
 
 pytestmark = on_both
@@ -1133,7 +1134,7 @@ class Promises(RuleBasedStateMachine):
         attempts = [*Attempt.select().where(Attempt.message == message)]
         under_way = [(each.claim_number, each.carrier) for each in attempts if each.result is None]
         unclear = [self.at(each.carrier) for each in attempts if each.result == "unclear"]
-        if send.again:
+        if send.kind is Kind.AGAIN:
             is_settled = message.status in FINISHED  # meanwhile
             assert is_settled or carrier in unclear, "only a doubt is given again"
             assert is_settled or under_way == [], "nobody else has it"
@@ -1494,7 +1495,7 @@ def beat_though_dead(sender, now):
 
 
 def collect_all(scheduler):
-    while sum(sender.news.collect() for sender in scheduler.senders):
+    while sum(sender.reports.collect() for sender in scheduler.senders):
         pass
 
 
@@ -1515,11 +1516,11 @@ def look_before_the_connection(sends, send):
 
 
 def judge_no_repeat(sender, send, *rest, **more):
-    return None if send.again else judge_one(sender, send, *rest, **more)
+    return None if send.kind is Kind.AGAIN else judge_one(sender, send, *rest, **more)
 
 
 def give_again_with_another_id(sends, send):
-    if send.again:
+    if send.kind is Kind.AGAIN:
         message = Message(**send.message.__data__ | {"id": uuid.uuid4()})
         send = dataclasses.replace(send, message=message)
     return give(sends, send)
@@ -1587,9 +1588,9 @@ def only_end_probe(watch):
 ANY = dict.fromkeys([Status.DELIVERED, Status.UNDELIVERED], model.has_status(*TAKEN))
 BUGS = {  # whether the carrier can be asked; and the code that is replaced, by something wrong
     "it sends without asking": (True, Lane, "asked", None),
-    "it does not ask": (True, Sender, "ask", lambda *_: []),
+    "it does not ask": (True, Questions, "ask", lambda *_: []),
     "it asks about what came later": (True, Sends, "begin", ask_since_now),
-    "it takes the carrier's clock for its own": (True, sender, "CLOCKS_DIFFER", 0 * SECOND),
+    "it takes the carrier's clock for its own": (True, questions, "CLOCKS_DIFFER", 0 * SECOND),
     "it asks before the list shows the text": (True, outcomes, "LISTED_WITHIN", 0 * SECOND),
     "nothing is recounted": (True, doubts, "recount", lambda _: None),
     "nothing is recounted after a yes": (False, receipts, "recount", lambda _: None),
@@ -1615,7 +1616,7 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "an early receipt is lost": (False, EarlyReceipt, "keep", lambda *_, **__: None),
     "a repeat is not judged": (KEEPS, Sender, "judge_one", judge_no_repeat),
     "a repeat has another id": (KEEPS, Sends, "give", give_again_with_another_id),
-    "nothing is given again": (KEEPS, Sender, "ask", lambda *_: []),
+    "nothing is given again": (KEEPS, Questions, "ask", lambda *_: []),
     "a carrier that keeps ids keeps no doubt": (KEEPS, Routes, "of", ask_only_lists),
     "what may not go again is gone": (TELLS, Sends, "look_up", lambda *_: []),
     "any yes ends a pause": (False, CarrierWatch, "note_answer", end_any_pause),

@@ -169,7 +169,7 @@ class OptOut(NamedTuple):
     message_ids: tuple[str, ...] = ()
 
 
-News = Receipt | Shown | IncomingText | OptOut | LateAnswer | TooFast
+Report = Receipt | Shown | IncomingText | OptOut | LateAnswer | TooFast
 """What a carrier reports without being asked."""
 
 
@@ -337,11 +337,11 @@ class Carrier:
         """
         raise NotImplementedError
 
-    def received(self) -> list[News]:
+    def received(self) -> list[Report]:
         """Return what the carrier's session delivered since the last call; never wait."""
         return []
 
-    def callback(self, request: Callback) -> list[News]:
+    def callback(self, request: Callback) -> list[Report]:
         """Return the receipts, opt-outs and replies in a genuine callback; there may be none.
 
         Raise NotGenuine if the signature does not match, or if this carrier makes no callbacks.

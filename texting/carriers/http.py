@@ -23,9 +23,9 @@ from texting.carriers import (
     Carrier,
     CarrierError,
     Codes,
-    News,
     NotGenuine,
     Receipt,
+    Report,
     Shown,
     mute,
     opt_outs,
@@ -214,7 +214,7 @@ class HttpCarrier(Carrier):
 
     def _report(
         self, ref, status, code, recipient, *, given=None, of_part=False, at=None, ids=()
-    ) -> list[News]:
+    ) -> list[Report]:
         """Return what a callback about a text, made at an instant, says.
 
         `ref` is the carrier's reference, and `given` the id that `send` was given, if the carrier

@@ -13,7 +13,7 @@ from texting.carriers import (
     CarrierError,
     IncomingText,
     LateAnswer,
-    News,
+    Report,
     TooFast,
     pdus,
     urls,
@@ -120,7 +120,7 @@ class Smpp(Carrier):
     def check(self) -> None:
         self._run(self._check()).result()
 
-    def received(self) -> list[News]:
+    def received(self) -> list[Report]:
         with self._lock:
             if self.listens and not self._closed:
                 idle = self._listening is None or self._listening.done()

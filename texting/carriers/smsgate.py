@@ -14,8 +14,8 @@ from texting.carriers import (
     Callback,
     CarrierError,
     Codes,
-    News,
     NotGenuine,
+    Report,
     key_of,
     message_of,
     opt_outs,
@@ -108,7 +108,7 @@ class SmsGate(HttpCarrier):
         if answer.status != 200:
             raise self.error_of(answer)
 
-    def callback(self, request: Callback) -> list[News]:
+    def callback(self, request: Callback) -> list[Report]:
         event, payload, ids = self._genuine(request)
         if event == "sms:received":
             number, text = (

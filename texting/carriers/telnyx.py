@@ -16,8 +16,8 @@ from texting.carriers import (
     CarrierError,
     Codes,
     Listed,
-    News,
     NotGenuine,
+    Report,
     key_of,
     opt_outs,
     urls,
@@ -156,7 +156,7 @@ class Telnyx(HttpCarrier):
             for said in opt_outs.reported(str(*numbers), at, ()):
                 yield said._replace(stop=stop, source="reply")
 
-    def callback(self, request: Callback) -> list[News]:
+    def callback(self, request: Callback) -> list[Report]:
         event = self._genuine(request)
         payload, at = _dict(event.get("payload")), instant(event.get("occurred_at"))
         ids = (f"telnyx {payload['id']}",) if reference(payload.get("id")) else ()

@@ -12,7 +12,16 @@ from operator import itemgetter
 from typing import ClassVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from texting.carriers import Callback, CarrierError, Codes, Listed, News, NotGenuine, opt_outs, urls
+from texting.carriers import (
+    Callback,
+    CarrierError,
+    Codes,
+    Listed,
+    NotGenuine,
+    Report,
+    opt_outs,
+    urls,
+)
 from texting.carriers.http import HttpCarrier, Response, balance, basic, named, parsed, reference
 
 # Twilio's error codes, grouped by what to do about them. All others are temporary.
@@ -183,7 +192,7 @@ class Twilio(HttpCarrier):
             told = self.get_json(f"{self._account}/Balance.json")
             return balance(told.get("balance"), told.get("currency"))
 
-    def callback(self, request: Callback) -> list[News]:
+    def callback(self, request: Callback) -> list[Report]:
         form = self._genuine(request)
         ids = self._message_ids(request, form)
         if request.kind == "inbound":

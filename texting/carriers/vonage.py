@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-from texting.carriers import Callback, CarrierError, Codes, News, NotGenuine, Part, opt_outs, urls
+from texting.carriers import Callback, CarrierError, Codes, NotGenuine, Part, Report, opt_outs, urls
 from texting.carriers.alphabets import SEPTETS
 from texting.carriers.http import (
     MOST_FIELDS,
@@ -141,7 +141,7 @@ class Vonage(HttpCarrier):
             raise self.refusal(answer, silent=not content.keys() & {"error-code", "title"})
         return balance(content.get("value"), "EUR")
 
-    def callback(self, request: Callback) -> list[News]:
+    def callback(self, request: Callback) -> list[Report]:
         fields = self._genuine(request)
         if not self._is_for(fields, request.kind):
             return []

@@ -59,7 +59,7 @@ class ReplyRules(NamedTuple):
 
 
 def record(
-    events: Collection[carriers.News],
+    events: Collection[carriers.Report],
     now: datetime,
     rules: ReplyRules,
 ) -> None:
@@ -72,7 +72,7 @@ def record(
 
 
 def record_reports(
-    events: Collection[carriers.News], now: datetime, check_dnc: str, carrier: str
+    events: Collection[carriers.Report], now: datetime, check_dnc: str, carrier: str
 ) -> None:
     """Record a carrier's late answers, reports on texts, and opt-outs."""
     late = [event for event in events if isinstance(event, LateAnswer)]

@@ -1,37 +1,24 @@
-"""Record what carriers say: their answers to texts and questions, and what they report."""
+"""Record what carriers answer when they are given texts."""
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from texting.carriers import Carrier, CarrierError, IncomingText, News, OptOut, TooFast
+from texting.carriers import CarrierError, OptOut
 from texting.carriers.lanes import Lane, Routes
 from texting.database import all_but_broken, db, passed_over
 from texting.messages import doubts, receipts
-from texting.messages.attempts import DIED, Attempt, Result, was_refused
-from texting.messages.model import SET_ASIDE, WAITING, Message, Status
+from texting.messages.attempts import Attempt, Result, was_refused
+from texting.messages.model import Message, Status
 from texting.messages.waiting import set_aside
-from texting.replies import inbound, opt_outs
-from texting.replies.inbound import ReplyRules
+from texting.replies import opt_outs
 from texting.sending import outcomes
-from texting.sending.carrier_state import CarrierState
 from texting.sending.outcomes import Outcome, Terms
-from texting.sending.sends import Answer, NotSent, Send
+from texting.sending.sends import Answer, Kind, NotSent, Send
 from texting.sending.watch import CarrierWatch
 
-LISTED_EVERY = timedelta(minutes=5)  # the list of incoming texts is read
-LATE_IN_LIST = timedelta(minutes=5)  # how late a text may be listed, by clocks that differ
-CALLED_BACK_WITHIN = timedelta(seconds=30)  # how late the callback of an incoming text may arrive
-LONGEST_UNHEARD = timedelta(days=3)
-MOST_SHOWN = 64  # characters of an id
-MOST_PARTS = 50  # of a list: a hundred thousand texts
-LISTED_AGAIN_AFTER = REGISTERED_AGAIN_AFTER = 60  # seconds
 UNRECORDED = "the carrier's answer cannot be recorded"
-RECORDED_AT_ONCE = 20  # receipts in a transaction, as others wait; listed replies in a step
 
 log = logging.getLogger("scheduler")
 
@@ -96,9 +83,6 @@ class Recorder:
         If even that breaks, it stays claimed, and is taken over once this scheduler has ended.
         """
         send = answer.send
-        if send.asking:
-            self.retry(doubts.ask_again_at, send.message.id, self.name, now + SET_ASIDE)
-            return
         self.given_up.add(send)
         if isinstance(answer.error, NotSent):
             self.retry(self.set_aside, send.message, now)
@@ -115,11 +99,9 @@ class Recorder:
             set_aside(message.id, now)
 
     def record_other(self, answers: list[Answer], now: datetime) -> None:
-        """Record the answer to a question, or a refusal of a text."""
-        ((send, error, said),) = answers
-        if send.asking:
-            self.record_question(send, error, said, now)
-        elif isinstance(error, NotSent):
+        """Record that a text was not accepted."""
+        ((send, error, _),) = answers
+        if isinstance(error, NotSent):
             self.record_not_given(send, error.outcome, now)
         else:
             self.record_not_accepted(send, error, now)
@@ -143,7 +125,8 @@ class Recorder:
         if error.no_route and self.others(send):
             return answer._replace(error=CarrierError(error.reason, no_route=True))
         accepted_at = self.watch.state.last_accepted_at
-        others_accepted = error.account and not (send.is_probe or send.again) and accepted_at
+        is_usual = not send.is_probe and send.kind is not Kind.AGAIN
+        others_accepted = error.account and is_usual and accepted_at
         if others_accepted and was_refused(send.message, self.name, error.reason, accepted_at):
             return answer._replace(error=CarrierError(error.reason))
         return answer
@@ -218,93 +201,6 @@ class Recorder:
         elif Attempt.end(send.message, now, Result.REFUSED, even_unclear, words=words, ask_at=None):
             doubts.recount([send.message.id])
 
-    # Answers to questions
-
-    def record_question(
-        self, send: Send, error: CarrierError | NotSent | None, said: list[str], now: datetime
-    ) -> None:
-        """Record the answer to a question about a text in doubt."""
-        if isinstance(error, NotSent):
-            doubts.ask_again_at(send.message.id, self.name, now)
-        elif error and send.again and outcomes.is_refusal(error):
-            self.record_refused(send, error, now)
-        elif error:
-            self.record_no_answer(send, error, now)
-        else:
-            self.record_found(send, said, now)
-
-    def record_no_answer(self, send: Send, error: CarrierError, now: datetime) -> None:
-        """Record that the carrier did not answer a question, and ask again later."""
-        message = send.message
-        at = now + outcomes.asked_again_after(message, error, send.terms, now - send.since)
-        with db.atomic():
-            message.read_again()
-            outcome = outcomes.after_no_answer(message, send.terms, now)
-            is_moved = outcome and message.settle(outcome, now)
-            if not is_moved and not error.account:
-                message.note_error(str(error), now)
-            doubts.ask_again_at(message.id, self.name, at)
-        if is_moved:
-            self.note_move(send, outcome.move, outcome.why)
-
-    def record_refused(self, send: Send, error: CarrierError, now: datetime) -> None:
-        """Record that the carrier refused a text that it was given again.
-
-        A refusal for good, or for want of a route, shows that it has not taken it. One for now
-        shows nothing of what was before: it uses a retry, and the doubt stays.
-        """
-        self.record_opt_out(send.message, error, now)
-        settles, is_moved = error.permanent or error.no_route, False
-        copies = doubts.unclear_at(self.name, send.message.id)
-        with db.atomic():
-            send.message.read_again()
-            if settles:
-                message = doubts.rule_out(send.message, self.name, now, Result.REFUSED, str(error))
-            else:
-                message = Message.get_or_none(Message.id == send.message.id)
-            if copies and message and message.status in WAITING:
-                send.message, others = message, bool(self.others(send))
-                outcome = outcomes.after_error(
-                    message, error, send.terms, send.is_probe, now, others
-                )
-                tries = min(message.attempts + outcome.counted, message.max_retries + 1)
-                lane = message.lane
-                if settles:  # the try was counted when its answer was lost, unless by a death
-                    tries = message.attempts + any(each.words == DIED for each in copies)
-                    lane = str(self.lane_after_error(send, error, outcome))
-                is_moved = message.settle(outcome, now, attempts=tries, lane=lane)
-                doubts.ask_again_at(message.id, self.name, outcome.send_at or now)
-        if is_moved and outcome.status != Status.QUEUED:
-            self.note_move(send, outcome.move, outcome.why)
-
-    def record_found(self, send: Send, said: list[str] | str | None, now: datetime) -> None:
-        """Record whether the carrier has a text in doubt.
-
-        `said` are the references of all such texts, or that of the one that was given again.
-        """
-        message = send.message
-        copies = doubts.unclear_at(self.name, message.id)
-        if not send.again:
-            found = [each for each in copies if receipts.found(each, said, now, self.name)]
-        elif found := copies[:1]:
-            receipts.record_accepted(
-                {message.id: said}, now, self.name, {message.id: found[0].claim_number}
-            )
-        if not found and send.otherwise and send.otherwise.status in WAITING:
-            doubts.ask_again_at(message.id, self.name, send.otherwise.send_at)
-            return
-        with db.atomic():
-            message.read_again()
-            message = doubts.rule_out(message, self.name, now)
-            if found or message is None or message.status not in WAITING:
-                outcome = None
-            elif outcome := outcomes.not_taken(message, doubts.deaths(message), send.otherwise):
-                message.settle(outcome, now)
-        if found:
-            self.note_move(send, "sent")
-        elif outcome:
-            self.note_move(send, outcome.move, outcome.why)
-
     def note_move(self, send: Send, move: str, reason: str | None = None) -> None:
         """Count and log what happened to a message."""
         self.counts[move] += 1
@@ -318,155 +214,3 @@ def take_back(messages: list[Message]) -> None:
     with db.atomic():
         Message.put_back(messages)
         Attempt.take_back(messages)
-
-
-@dataclass
-class Reading:
-    """A carrier's list of incoming texts since an instant, as far as we have read it."""
-
-    begun_at: datetime
-    since: datetime
-    until: datetime | None  # later ones are left to their callbacks
-    parts: int = 0
-    replies: list[IncomingText | OptOut] | None = None  # of the last part, those not recorded yet
-    rest: str | None = None  # where the list goes on
-
-
-class NewsRecorder:
-    """Record receipts, replies and late answers from a carrier's session, and missed replies.
-
-    First, have a carrier call back that must be told where to.
-    """
-
-    def __init__(self, carrier: Carrier, rules: ReplyRules, watch: CarrierWatch):
-        self.carrier, self.rules, self.watch = carrier, rules, watch
-        self.unrecorded = []
-        self.reading = None
-        self.asked = None  # the future of the next part of the list
-        self.read_at = 0  # not before this, by the monotonic clock
-        self.registering = None  # the future of register()
-        self.register_at = 0 if carrier.registers else math.inf
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether the carrier is asked for something here."""
-        return bool(self.asked or self.registering)
-
-    def register(self) -> None:
-        """Have the carrier call back, beside texts; try again a minute after a failure."""
-        clock = self.watch.clock
-        if clock.monotonic() >= self.register_at and not self.registering:
-            with suppress(RuntimeError):  # no thread can be started: the next step tries again
-                self.registering = self.watch.sends.submit(self.carrier.register)
-        if self.watch.stop.is_requested:
-            self.registering = None
-        if not (self.registering and self.registering.done()):
-            return
-        error, self.registering = self.registering.exception(), None
-        self.register_at = clock.monotonic() + REGISTERED_AGAIN_AFTER if error else math.inf
-        if error:  # the message of a bug may hold a secret
-            problem = error if isinstance(error, CarrierError) else type(error).__name__
-            log.warning("carrier %s is not told where to call back: %s", self.watch.name, problem)
-
-    def read_list(self) -> None:
-        """Begin to read the list of incoming texts, every few minutes: callbacks may get lost.
-
-        A callback says more than the list, so the latest texts are left to theirs, unless no
-        scheduler has run lately. Texts from before a scheduler first ran do not count.
-        """
-        clock = self.watch.clock
-        if self.reading or not self.carrier.lists_incoming or clock.monotonic() < self.read_at:
-            return
-        state, now = CarrierState.get_or_none(CarrierState.name == self.watch.name), clock.now()
-        if state is None or state.heard_until is None:
-            CarrierState.prepare(self.watch.name)
-            CarrierState.note_heard(self.watch.name, now)
-        elif (was_paused := state.was_paused(now)) or state.heard_until <= now - LISTED_EVERY:
-            since = max(state.heard_until, now - LONGEST_UNHEARD) - LATE_IN_LIST
-            until = None if was_paused else now - CALLED_BACK_WITHIN
-            self.reading = Reading(now, since, until)
-            self.ask()
-
-    def ask(self) -> None:
-        """Ask the carrier for the next part of the list."""
-        with suppress(RuntimeError):  # no thread can be started: the next step asks
-            reading = self.reading
-            self.asked = self.watch.sends.submit(self.carrier.incoming, reading.since, reading.rest)
-
-    def take_missed(self) -> bool:
-        """Go on with the list, and record some missed texts; return whether there is more.
-
-        Only the end of the list is noted, so after a failure it is read again.
-        """
-        if self.watch.stop.is_requested:
-            self.reading = self.asked = None
-        reading = self.reading
-        if reading is None or (self.asked and not self.asked.done()):
-            return False
-        if self.asked:
-            self.take_part()
-            return True
-        if reading.replies:
-            self.record_some()
-            return True
-        if reading.rest or not reading.parts:
-            self.ask()
-        else:
-            CarrierState.note_heard(self.watch.name, reading.begun_at)
-            self.reading = None
-        return False
-
-    def take_part(self) -> None:
-        """Take a part of the list from the carrier, or give up until later."""
-        reading, error, problem = self.reading, self.asked.exception(), None
-        if error:  # the message of a bug may hold a number
-            problem = error if isinstance(error, CarrierError) else type(error).__name__
-        elif reading.parts == MOST_PARTS:
-            problem = "there are too many, and the oldest are not read"
-        else:
-            reading.replies, reading.rest = self.asked.result()
-            reading.parts += 1
-        self.asked = None
-        if problem:
-            log.warning("carrier %s cannot list incoming texts: %s", self.watch.name, problem)
-            self.read_at = self.watch.clock.monotonic() + LISTED_AGAIN_AFTER
-            self.reading = None
-
-    def record_some(self) -> None:
-        """Record some texts of the list, except the latest."""
-        replies, until = self.reading.replies, self.reading.until
-        for reply in replies[:RECORDED_AT_ONCE]:
-            if not (until and reply.at and reply.at > until):
-                with passed_over(log, self.not_recorded(reply)):
-                    inbound.record([reply], self.watch.clock.now(), self.rules)
-        del replies[:RECORDED_AT_ONCE]
-
-    def collect(self) -> bool:
-        """Record some of what has come; return whether there was anything.
-
-        Calling `received` acknowledges the last batch, so that is recorded first. Each reply has
-        its own transaction, since nothing tells it from another with the same words.
-        """
-        if not self.unrecorded:
-            self.unrecorded = self.carrier.received()
-        now = self.watch.clock.now()
-        if any(isinstance(event, TooFast) for event in self.unrecorded):
-            self.watch.note_too_fast()
-        some = self.unrecorded[:RECORDED_AT_ONCE]
-        at_once = next(
-            (n for n, each in enumerate(some) if isinstance(each, IncomingText)), len(some)
-        )
-
-        def record(events):
-            inbound.record(events, now, self.rules)
-
-        all_but_broken(record, some[: at_once or 1], log, self.not_recorded)
-        del self.unrecorded[: at_once or 1]
-        return bool(some)
-
-    def not_recorded(self, event: News) -> str:
-        """Describe an event that is not recorded by the carrier's ids, without number and text."""
-        ids = getattr(event, "message_ids", None) or [getattr(event, "reference", None)]
-        of_which = ", ".join(repr(id)[:MOST_SHOWN] for id in ids if id) or "without an id"
-        kind, name = type(event).__name__, self.watch.name
-        return f"carrier {name}: {kind} {of_which} is not recorded"

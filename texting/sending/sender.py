@@ -9,18 +9,19 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import chain
 
 from texting.access import do_not_call
-from texting.access.keys import ApiKey, names_of, rules_of
+from texting.access.keys import names_of, rules_of
 from texting.access.rules import KeyRules
 from texting.carriers import Carrier
 from texting.carriers.lanes import TESTERS, Lane, Routes
 from texting.database import all_but_broken, db, is_outage
 from texting.messages import doubts, receipts
 from texting.messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
-from texting.messages.model import WAITING, Message, Status
+from texting.messages.model import Message, Status
 from texting.messages.waiting import set_aside
 from texting.replies.inbound import ReplyRules
 from texting.sending import outcomes
@@ -28,40 +29,42 @@ from texting.sending.carrier_state import CarrierState, Permission
 from texting.sending.claims import Turns, claim_these
 from texting.sending.heartbeats import Pulse
 from texting.sending.outcomes import Outcome, Terms
+from texting.sending.questions import QuestionRecorder, Questions
 from texting.sending.rate import Rate
-from texting.sending.recorder import NewsRecorder, Recorder, take_back
+from texting.sending.recorder import take_back
+from texting.sending.reports import ReportRecorder
 from texting.sending.runtime import TICK, Ended, Runtime, Stop
-from texting.sending.sends import Send, Sends
+from texting.sending.sends import Kind, Send, Sends
 from texting.sending.watch import CarrierWatch
 from texting.settings import Settings
 
 LOOK_EVERY = 1  # seconds for which, while texts are under way, keys and lanes are not read anew
-CLOCKS_DIFFER = timedelta(days=1)  # at most, a carrier's and this machine's
-ON_ITS_WAY = timedelta(minutes=5)  # a text that is given again may be, while its id is forgotten
 
 log = logging.getLogger("scheduler")
 
 
+@dataclass
+class Shared:
+    """What the senders of a scheduler share."""
+
+    settings: Settings
+    routes: Routes
+    stop: Stop
+    pulse: Pulse
+    ended: Ended
+    retry: Callable  # calls what needs the database until it is back
+    runtime: Runtime
+    counts: Counter  # of what happened to messages
+    # Carriers in trouble whose pause is over, but that can take no more texts now
+    unable: set[str] = field(default_factory=set)
+
+
 class Sender:
-    """Send queued messages through a carrier, step by step.
+    """Send queued messages through a carrier, step by step."""
 
-    `counts` has what happened to messages. `retry` calls what needs the database until it is back.
-    `unable` are carriers in trouble whose pause is over, but that can take no more texts now.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        carrier: Carrier,
-        routes: Routes,
-        stop: Stop,
-        pulse: Pulse,
-        ended: Ended,
-        counts: Counter,
-        retry: Callable,
-        runtime: Runtime,
-        unable: set[str],
-    ):
+    def __init__(self, carrier: Carrier, shared: Shared):
+        settings, routes, runtime = shared.settings, shared.routes, shared.runtime
+        stop, ended, pulse, retry = shared.stop, shared.ended, shared.pulse, shared.retry
         self.settings, self.carrier, self.name = settings, carrier, carrier.name
         self.clock, self.pulse, self.retry, self.routes = runtime.clock, pulse, retry, routes
         is_testers = self.name == TESTERS
@@ -73,9 +76,10 @@ class Sender:
         self.sends = Sends(carrier, settings.send_concurrency, stop, pulse, ended, runtime)
         several = routes.are_several and not is_testers
         self.watch = CarrierWatch(self.name, self.sends, rate, several)
-        self.recorder = Recorder(self.terms, self.watch, routes, counts, retry)
-        self.news = NewsRecorder(carrier, ReplyRules.of(settings, self.name), self.watch)
-        self.turns, self.unable = Turns(routes), unable
+        self.recorder = QuestionRecorder(self.terms, self.watch, routes, shared.counts, retry)
+        self.reports = ReportRecorder(carrier, ReplyRules.of(settings, self.name), self.watch)
+        self.questions = Questions(self)
+        self.turns, self.unable = Turns(routes), shared.unable
         self.look_at = 0  # when to read keys and lanes again at the latest, by the monotonic clock
         self.key_names = {}  # by id
         self.resumes_at = math.inf  # when a pause ends, by the monotonic clock, if that is known
@@ -83,7 +87,7 @@ class Sender:
     @property
     def is_busy(self) -> bool:
         """Whether answers of the carrier are awaited, or to be recorded."""
-        recorder, asked = self.recorder, self.watch.asked or self.news.is_waiting
+        recorder, asked = self.recorder, self.watch.asked or self.reports.is_waiting
         return bool(self.sends.under_way or recorder.unrecorded or asked)
 
     @property
@@ -102,20 +106,20 @@ class Sender:
         may send. 4. Ask about texts in doubt. 5. Claim as many texts as may be sent, judge them,
         and take SEND_RATE. 6. Begin to send.
         """
-        self.news.register()
-        made_progress = self.retry(self.news.take_missed)
+        self.reports.register()
+        made_progress = self.retry(self.reports.take_missed)
         made_progress |= self.recorder.record()
         made_progress |= self.retry(self.take_back_unheard)
         permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
         room, questions = self.room(permission), []
         if permission is Permission.ALL and (few := min(room, self.sends.room_to_ask)):
-            questions = self.retry(self.ask, few)
+            questions = self.retry(self.questions.ask, few)
         claimed, ready = 0, []
         if may_claim and (room := room - len(questions)):
             claimed, ready = self.retry(self.claim, room)
         whose_turn = permission is Permission.PROBE or (room and self.sends.asked_last)
         if whose_turn and not (ready or questions):
-            questions = self.retry(self.ask, 1)
+            questions = self.retry(self.questions.ask, 1)
         for send in (*questions, *ready):
             self.sends.begin(send)
         is_unused = permission is Permission.PROBE and not (questions or ready)
@@ -139,108 +143,6 @@ class Sender:
         if permission is not Permission.ALL:
             return min(room, int(permission is Permission.PROBE))
         return min(room, self.watch.rate.most()) if self.watch.rate else room
-
-    # Questions
-
-    def ask(self, room: int) -> list[Send]:
-        """Return some messages in doubt to ask the carrier about now.
-
-        If a kept receipt shows that the carrier has a message, no question is needed.
-        """
-        if not self.carrier.settles_doubts:
-            return []
-        now, questions = self.clock.now(), []
-        due = {attempt.message_id for attempt in doubts.to_ask(self.name, now, room)}
-        if not due:
-            return []
-        messages = [*Message.select().where(Message.id.in_([*due])).order_by(Message.id)]
-        with db.atomic():
-            listed = messages if self.carrier.can_be_asked else ()
-            under_way = doubts.texts_at(self.listed_with, listed, IS_UNDER_WAY)
-        for message in self.take(messages, now):
-            send = self.send_of(message)
-            if self.is_received(message, now):
-                self.recorder.note_move(send, "sent")
-            elif (message.to, message.message) in under_way:  # a person has retried this one
-                doubts.ask_again_at(message.id, self.name, now + outcomes.PUT_OFF)
-            elif copies := doubts.unclear_at(self.name, message.id):
-                send.since = copies[0].begun_at
-                send.copy = copies[0].copy
-                if self.carrier.can_be_asked:
-                    send.since -= CLOCKS_DIFFER
-                questions.append(send)
-        if not self.carrier.keeps_ids:
-            return questions
-        with db.atomic():
-            going, moves = self.judge_again(questions, now)
-        for send, outcome in moves:
-            self.recorder.note_move(send, outcome.move, outcome.why)
-        return going
-
-    def take(self, messages: list[Message], now: datetime) -> list[Message]:
-        """Claim the questions about messages; return those that no other scheduler has claimed."""
-        with db.atomic():
-            if not self.pulse.lives_on():
-                return []
-            sender = self.pulse.sender
-            return [each for each in messages if doubts.take(each.id, self.name, sender, now)]
-
-    def judge_again(
-        self, questions: list[Send], now: datetime
-    ) -> tuple[list[Send], list[tuple[Send, Outcome]]]:
-        """Return those texts in doubt that are given again or looked up, and those that end.
-
-        Those that may not go now wait, and are looked up where the carrier can be asked; of those
-        that end without, nobody can tell whether they were taken.
-        """
-        again, looked_up, moves = [], [], []
-        these = Message.select().where(Message.id.in_([each.message.id for each in questions]))
-        locked = {each.id: each for each in db.lock_rows(these.order_by(Message.id))}
-        rules = rules_of({each.key_id for each in locked.values()})
-        opted_out = do_not_call.listed({each.to for each in locked.values()})
-        paused = {key.id for key in ApiKey.paused()}
-        for send in questions:
-            send.message = message = locked.get(send.message.id, send.message)
-            send.again, later = True, Outcome(Status.SCHEDULED, send_at=now + outcomes.PUT_OFF)
-            if message.status in WAITING and message.id in locked:
-                about = rules[message.key_id], opted_out.get(message.to), now
-                outcome = self.judge_one(send, *about, has_equal=False)
-                is_known = now - send.since < self.id_lasts
-                if outcome is None and is_known and message.key_id not in paused:
-                    again.append(send)
-                    continue
-                ends = outcome and outcome.status not in WAITING
-                if outcome and outcome.send_at:
-                    later = later._replace(send_at=min(later.send_at, outcome.send_at))
-                if self.carrier.can_look_up:
-                    send.again, send.otherwise = False, outcome if ends else later
-                    looked_up.append(send)
-                    continue
-                if ends and message.settle(outcome, now):
-                    moves.append((send, outcome))
-            doubts.ask_again_at(message.id, self.name, later.send_at)
-        going = self.within_rate(again)
-        for send in again[len(going) :]:
-            doubts.ask_again_at(send.message.id, self.name, now)
-        return looked_up + going, moves
-
-    @property
-    def id_lasts(self) -> timedelta:
-        """How long after a text was first given the carrier is sure to know it again."""
-        return self.carrier.keeps_ids - ON_ITS_WAY
-
-    def forget_ids(self, now: datetime) -> bool:
-        """Treat old doubts like those of a carrier that cannot be asked, if it keeps ids no more.
-
-        Return whether there may be more of them.
-        """
-        if self.carrier.keeps_ids in (None, timedelta.max):
-            return False
-        return doubts.forget(self.name, now - self.id_lasts) > 0
-
-    def is_received(self, message: Message, now: datetime) -> bool:
-        """Return whether a kept receipt shows that a carrier has a text in doubt."""
-        return message.id in receipts.look_again(message.to, now)
 
     def send_of(self, message: Message) -> Send:
         """Return the send of a message, as the probe if one has to go first."""
@@ -371,7 +273,7 @@ class Sender:
         for send in sends:
             message = send.message
             text = message.to, message.message
-            if message.in_doubt and self.is_received(message, now):
+            if message.in_doubt and message.id in receipts.look_again(message.to, now):
                 moves.append((send, Outcome(Status.SENT)))
                 continue
             about = opted_out.get(message.to), now, text in equals
@@ -398,7 +300,9 @@ class Sender:
         message = send.message
         try:
             send.terms = self.terms.of_key(own)
-            return outcomes.judge(message, send.terms, opted_out, now, has_equal, send.again)
+            return outcomes.judge(
+                message, send.terms, opted_out, now, has_equal, send.kind is Kind.AGAIN
+            )
         except Exception as error:
             kind = type(error).__name__  # its message may hold the number
             about = send.log_fields

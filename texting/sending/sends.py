@@ -5,6 +5,7 @@ from collections.abc import Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -29,12 +30,18 @@ class NotSent(Exception):
         self.outcome = outcome
 
 
+class Kind(Enum):
+    """What a carrier is to do with a text."""
+
+    GIVE = "it is given the text"
+    AGAIN = "it is given again a text in doubt, whose id it keeps"
+    LOOK_UP = "it is asked about the id of a text in doubt that may not go now"
+    FIND = "it is asked for a list of texts like one in doubt"
+
+
 @dataclass(eq=False)
 class Send:
-    """A claimed message that the carrier is given, or one in doubt that it is asked about.
-
-    If the carrier keeps ids, one in doubt that may go is given `again`: this is the question.
-    """
+    """A claimed message that the carrier is given, or one in doubt that it is asked about."""
 
     message: Message
     key_name: str | None  # for the log
@@ -42,9 +49,9 @@ class Send:
     terms: Terms  # as they were when it was judged
     judged_at: tuple[float, float]  # the moment just before
     not_before: float = 0  # when SEND_RATE lets it go, by the monotonic clock
+    kind: Kind = Kind.GIVE
     since: datetime | None = None  # for a question: when the carrier was first given the text
     probe: datetime | None = None  # when it was chosen to go first after a pause
-    again: bool = False
     # If one in doubt may not go again: what becomes of it if the carrier does not have it
     otherwise: Outcome | None = None
     copy: int = 0  # how many copies were taken before, see `carriers.key_of`
@@ -52,7 +59,7 @@ class Send:
     @property
     def asking(self) -> bool:
         """Whether the carrier is asked about the text, which nobody has claimed."""
-        return self.since is not None
+        return self.kind is not Kind.GIVE
 
     @property
     def is_probe(self) -> bool:
@@ -115,13 +122,9 @@ class Sends:
         If no thread can be started, the message keeps its place.
         """
         message, self.asked_last = send.message, send.asking
-        action, arguments = self.give, (send,)
-        if send.asking and self.carrier.keeps_ids:
-            action = self.give if send.again else self.look_up
-        elif send.asking:
-            action, arguments = self.carrier.find, (message.to, message.message, send.since)
+        actions = {Kind.FIND: self.find, Kind.LOOK_UP: self.look_up}
         try:
-            future = self.submit(action, *arguments)
+            future = self.submit(actions.get(send.kind, self.give), send)
         except RuntimeError as error:
             log.error("message %s waits: %s", message.id, error, extra=send.log_fields)
             self.most = min(self.most, len(self.under_way))
@@ -159,6 +162,10 @@ class Sends:
                 valid_for=max(SHORTEST_VALIDITY, round(lasts.total_seconds())),
                 **({"copy": send.copy} if self.carrier.keeps_ids else {}),
             )
+
+    def find(self, send: Send) -> list[str]:
+        """Return the references of the texts like this one that the carrier lists since then."""
+        return self.carrier.find(send.message.to, send.message.message, send.since)
 
     def look_up(self, send: Send) -> list[str]:
         """Return the reference of a text that may not be given again, if the carrier has it."""
