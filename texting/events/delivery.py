@@ -20,6 +20,13 @@ from texting.events.outbox import Event, EventAddress, body_of_test, new_webhook
 
 TIMEOUT = 15  # seconds, from the connection to the status line
 AT_ONCE = 2  # requests to one address
+FOR_SLOW, FOR_UNTRIED, IN_ALL = LIMITS = 50, 90, 100
+"""Tries under way at once: of slow receivers, of these and of untried ones, and of all.
+
+So those that hang, however many, leave room for others.
+"""
+
+SLOW = 5  # seconds that a try takes of a slow receiver
 DELAYS = (5, 5 * 60, 30 * 60, *(hours * 3600 for hours in (2, 5, 10, 14, 20, 24)))
 """Seconds until each next try; up to a fifth is added."""
 
@@ -52,6 +59,7 @@ class Try(NamedTuple):
     address: EventAddress
     answer: Response | None
     words: str
+    seconds: float  # that it took
 
     @property
     def accepted(self) -> bool:
@@ -67,13 +75,14 @@ class Deliveries:
 
     With `once`, each event is tried only once. Any number of schedulers may deliver at the same
     time: each claims only what it begins, and records the results. Only `run` uses the database.
-    Each try has a thread, so that no receiver waits for another.
+    Each try has a thread, so that no receiver waits for another, within LIMITS.
     """
 
     def __init__(self, claim_timeout: int, note_notified: Noting, *, once: bool = False):
         self.lease, self.note_notified = timedelta(seconds=claim_timeout), note_notified
         self.began_at = clock.now() if once else None
         self.receivers = {}  # by URL, those with events whose results are not recorded yet
+        self.limits = {}  # by URL, which of LIMITS counts
         self.ended = Queue()  # tries; None ends a wait. No SimpleQueue: see sending.runtime.Ended
         self.unrecorded = []
         self.has_more = self.stop_requested = False
@@ -167,10 +176,10 @@ class Deliveries:
 
     def claim(self, address: EventAddress, now: datetime) -> None:
         """Claim and begin as many events of an address as may be under way at once."""
-        receiver = self.receivers.get(address.url) or Receiver(address.url)
-        room, until = AT_ONCE - len(receiver.open), now + self.lease
-        if not room:
+        room, until = self.room(address), now + self.lease
+        if room <= 0:
             return
+        receiver = self.receivers.get(address.url) or Receiver(address.url)
         due = address.key_id, room, now
         try:
             with database.db.atomic():  # or what cannot begin would stay claimed
@@ -211,6 +220,7 @@ class Deliveries:
         database.all_but_broken(record, self.unrecorded, log, what, put_off)
         for each in self.unrecorded:
             self.receivers[each.address.url].open.pop(each.event.id, None)
+            self.limits[each.address.url] = FOR_SLOW if each.seconds > SLOW else IN_ALL
         self.unrecorded = []
 
     def record_tries(self, tries: list[Try], now: datetime) -> None:
@@ -245,6 +255,18 @@ class Deliveries:
 
     # The receivers
 
+    def room(self, address: EventAddress) -> int:
+        """Return how many more tries of an address may begin."""
+        mine = self.limits.setdefault(address.url, FOR_SLOW if address.failures else FOR_UNTRIED)
+        under_way = {url: len(each.open) for url, each in self.receivers.items()}
+        rooms = [AT_ONCE - under_way.get(address.url, 0)]
+        for limit in LIMITS:
+            if limit >= mine:
+                rooms.append(
+                    limit - sum(n for url, n in under_way.items() if self.limits[url] <= limit)
+                )
+        return min(rooms)
+
     def begin_all(self, receiver: Receiver, events: list[Event], address: EventAddress) -> None:
         """Begin to try events."""
         for event in events:
@@ -261,8 +283,9 @@ class Deliveries:
 
     def deliver(self, receiver: Receiver, event: Event, address: EventAddress) -> None:
         """Send an event to its receiver; runs in a thread of its own."""
+        began = time.monotonic()
         answer, words = tell(receiver, event.webhook_id, event.body, address)
-        self.ended.put(Try(event, address, answer, words))
+        self.ended.put(Try(event, address, answer, words, time.monotonic() - began))
 
 
 def tell(
