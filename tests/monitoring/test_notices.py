@@ -413,6 +413,19 @@ def test_a_rest_that_was_too_small_is_none_once_the_limit_is_raised(
 
 
 @on_both
+def test_a_rest_that_was_too_small_stays_so_when_smaller_texts_go(client, at, operator_sees_limits):
+    at(TUESDAY_NOON)
+    secret = ApiKey.issue("shop", None, TUESDAY_NOON, limits=limits.parse("9p/d"))
+    send = sender(client, secret)
+    for _ in range(4):
+        accepted(send(message=TWO_PARTS))
+    ApiKey.named("shop").limit(limits.parse("10p/d"), TUESDAY_NOON)
+    assert send(message="x" * 307).status_code == 429
+    accepted(send())
+    assert operator_sees_limits() == ["10p/d"]
+
+
+@on_both
 def test_a_text_that_never_fits_says_nothing_of_what_is_used_up(client, at, operator_sees_limits):
     at(TUESDAY_NOON)
     secret = ApiKey.issue("shop", None, TUESDAY_NOON, limits=limits.parse("2p/h,3p/d"))
