@@ -192,7 +192,7 @@ def an_event_in_vain():
     def record():
         deliveries = Deliveries(300, Message.note_notified)
         answer = type("Gone", (), {"success": False, "status": 410, "retry_after": None})
-        deliveries.unrecorded = [Try(event, address, answer, "HTTP 410")]
+        deliveries.unrecorded = [Try(event, address, answer, "HTTP 410", 0)]
         deliveries.receivers = {address.url: Receiver(address.url)}
         deliveries.record(TUESDAY_NOON)
 

@@ -189,7 +189,7 @@ def test_events_of_keys_that_failed_in_opposite_orders_are_no_deadlock(in_order)
         EventAddress.set(key_named(name), url, TUESDAY_NOON)
         decide_on(store(key=key_named(name))).cancel("shell", TUESDAY_NOON)
         event, address = Event.get(Event.key == key_named(name)), EventAddress.of(key_named(name))
-        tries.insert(0, Try(event, address, None, "no answer"))
+        tries.insert(0, Try(event, address, None, "no answer", 0))
     record = Deliveries(300, Message.note_notified).record_tries
     one, two = key_named("app").id, key_named("shop").id
 

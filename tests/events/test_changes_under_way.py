@@ -102,6 +102,131 @@ def test_an_answer_that_comes_late_is_of_its_own_event_alone(
     assert (event.tries, event.last_answer) == (1, "HTTP 500")
 
 
+def standing_still(lease):
+    """A scheduler that does nothing between what `begin` and `end` have it do."""
+    return Deliveries(lease, Message.note_notified)
+
+
+def begin(scheduler, receiver):
+    """Claim what is due; wait until this receiver has one more request."""
+    before = len(receiver.requests)
+    scheduler.exchange(clock.now())
+    wait_until(lambda: len(receiver.requests) > before)
+
+
+def end(scheduler, receiver):
+    """Let this receiver answer, and record it."""
+    receiver.open.set()
+    while not scheduler.unrecorded:
+        scheduler.wait(1)
+    scheduler.exchange(clock.now())
+
+
+@pytest.fixture
+def lapsed(app_key, receiver, receivers, run, at):
+    """Two schedulers that try the same event: the first has it no longer, after this lease.
+
+    `lapsed(300)` returns it, the second, and the receiver of the second.
+    """
+
+    def claim_twice(lease):
+        first, second, other = standing_still(lease), standing_still(lease), receivers()
+        at(TUESDAY_NOON)
+        cancelled()
+        receiver.open.clear()
+        begin(first, receiver)
+        run("keys", "events", "app", other.url)
+        at(TUESDAY_NOON + lease * SECOND)
+        other.open.clear()
+        begin(second, other)
+        return first, second, other
+
+    return claim_twice
+
+
+def waiting():
+    """What the rows say of the events that wait, and of their addresses."""
+    columns = Event.tries, Event.next_try_at, Event.last_answer, Event.given_up_at
+    addresses = EventAddress.select(EventAddress.failures, EventAddress.off)
+    return [*Event.select(*columns).tuples(), *addresses.tuples()]
+
+
+@pytest.mark.parametrize("lease", [5, 300])
+@pytest.mark.parametrize("status", [204, 410, 500])
+def test_the_end_of_a_try_changes_nothing_of_what_another_has_claimed(
+    lapsed, receiver, lease, status, at, caplog
+):
+    first, second, other = lapsed(lease)
+    before = waiting()
+    caplog.clear()
+    receiver.answer = Answer(status)
+    end(first, receiver)
+    assert waiting() == before
+    assert caplog.messages == []
+    assert len(other.requests) == 1, "nobody tries it once more meanwhile"
+    end(second, other)
+    assert Event.select().count() == 0
+    assert len({*receiver.ids, *other.ids}) == 1
+
+
+@pytest.mark.parametrize("status", [204, 500])
+def test_neither_does_it_once_the_others_try_has_failed(lapsed, receiver, status):
+    first, second, other = lapsed(300)
+    other.answer = Answer(500)
+    end(second, other)
+    before = waiting()
+    assert before[0][0] == 1
+    receiver.answer = Answer(status)
+    end(first, receiver)
+    assert waiting() == before
+
+
+@pytest.mark.parametrize(("status", "left"), [(204, []), (500, [1])])
+def test_a_try_whose_lease_is_over_counts_while_nobody_else_has_claimed_it(
+    app_key, receiver, at, status, left
+):
+    late = standing_still(5)
+    at(TUESDAY_NOON)
+    cancelled()
+    receiver.answer = Answer(status)
+    begin(late, receiver)
+    at(TUESDAY_NOON + MINUTE)
+    end(late, receiver)
+    assert [event.tries for event in Event.select()] == left
+
+
+def test_a_try_counts_though_the_clock_was_set_back_meanwhile(app_key, receiver, at):
+    scheduler = standing_still(300)
+    cancelled()
+    at(TUESDAY_NOON + 1000 * DAY)
+    receiver.open.clear()
+    begin(scheduler, receiver)
+    at(TUESDAY_NOON + 900 * DAY)
+    assert Event.date_back(clock.now()) == 1
+    end(scheduler, receiver)
+    assert Event.select().count() == 0
+    assert len(receiver.requests) == 1
+
+
+def test_the_end_of_a_try_from_before_a_retry_counts_for_none_of_its_tries(
+    app_key, receiver, run, deliver, at
+):
+    receiver.answer = Answer(500)
+    at(TUESDAY_NOON)
+    cancelled()
+    deliver()
+    at(TUESDAY_NOON + MINUTE)
+    scheduler = standing_still(300)
+    receiver.open.clear()
+    begin(scheduler, receiver)
+    run("keys", "events", "app", "--off")
+    run("keys", "events", "app", receiver.url)
+    run("events", "retry")
+    scheduler.stop()  # or it would begin the first of them
+    end(scheduler, receiver)
+    assert Event.get().tries == 0
+
+
 # Switched off
 
 

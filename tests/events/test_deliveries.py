@@ -252,11 +252,15 @@ def test_a_dead_schedulers_events_are_taken_over(app_key, receiver, deliver):
 
 
 @pytest.mark.slow
-def test_a_lease_shorter_than_a_request_makes_no_second_one(app_key, receiver, deliveries):
-    receiver.delay = 3
+@pytest.mark.parametrize(("status", "left"), [(204, []), (500, [1])])
+def test_a_lease_shorter_than_a_request_makes_no_second_one(
+    app_key, receiver, deliveries, status, left
+):
+    receiver.delay, receiver.answer = 3, Answer(status)
     deliveries(1)
     cancelled()
-    wait_until(lambda: not Event.select().count())
+    wait_until(lambda: Event.get_or_none(tries=0) is None)
+    assert [event.tries for event in Event.select()] == left
     assert len(receiver.ids) == 1
 
 

@@ -313,15 +313,18 @@ def test_an_event_is_claimed_once_until_its_lease_ends(app_key):
     assert len(Event.claim(app_key.id, 9, until, until + SECOND, None)) == 5
 
 
-def test_a_try_that_outlasts_its_lease_counts_once(app_key):
+def test_a_try_that_outlasts_its_lease_counts_unless_another_has_claimed(app_key):
     decide_on(store()).cancel("shell", TUESDAY_NOON)
     (mine,) = Event.claim(app_key.id, 1, LATER, LATER + SECOND, None)
     (others,) = Event.claim(app_key.id, 1, LATER + SECOND, LATER + 2 * SECOND, None)
-    mine.failed("HTTP 500", LATER + DAY, LATER)
-    others.failed("HTTP 503", LATER + SECOND, LATER)
+    assert not mine.failed("HTTP 500", LATER + DAY, LATER)
+    assert not mine.delivered()
+    assert others.failed("HTTP 503", LATER + DAY, LATER)
     event = Event.get()
-    assert (event.tries, event.last_answer, event.next_try_at) == (1, "HTTP 500", LATER + DAY)
-    Event.delivered([others])
+    assert (event.tries, event.last_answer, event.next_try_at) == (1, "HTTP 503", LATER + DAY)
+    assert not others.delivered()
+    (again,) = Event.claim(app_key.id, 1, LATER + DAY, LATER + 2 * DAY, None)
+    assert again.delivered()
     assert Event.select().count() == 0
 
 

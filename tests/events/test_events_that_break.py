@@ -9,7 +9,7 @@ from carrier_servers import Answer
 from databases import on_both
 from receivers import cancelled, many
 from running import wait_until
-from samples import HOUR, SECOND, TUESDAY_NOON
+from samples import HOUR, MINUTE, SECOND, TUESDAY_NOON
 from stored_messages import key_named
 from texting.database import clock
 from texting.events import delivery
@@ -57,7 +57,7 @@ def test_an_answer_that_breaks_its_record_stops_no_other_and_counts_as_a_failed_
         def fail(event, answer, *rest):
             if event.id == bad.id and answer == "HTTP 500":
                 raise KeyError(BAD)
-            failed(event, answer, *rest)
+            return failed(event, answer, *rest)
 
         monkeypatch.setattr(Event, "failed", fail)
     deliver()
@@ -94,9 +94,12 @@ def test_an_event_that_can_never_be_recorded_is_given_up_in_the_end(app_key, rec
     assert len(receiver.ids) == len(delivery.DELAYS) + 1
 
 
-def test_an_event_that_is_given_up_meanwhile_is_not_put_off(app_key):
+def test_what_was_given_up_or_claimed_meanwhile_is_not_put_off(app_key):
     cancelled()
     event, now = Event.get(), clock.now()
+    (claimed,) = Event.claim(app_key.id, 1, now, now + MINUTE, None)
+    Event.put_off(event.id, now, now + HOUR)
+    assert of(event) == (claimed.next_try_at, 0)
     EventAddress.switch_off(app_key.id, "by an operator", now)
-    Event.put_off(event.id, now + HOUR)
+    Event.put_off(event.id, now, now + HOUR)
     assert Event.backlogs()[app_key.id][:2] == (0, 1)

@@ -1,5 +1,6 @@
 """Receivers that hang, however many, hold up no other key's events; one has two at once."""
 
+import threading
 import time
 from collections import Counter
 
@@ -28,7 +29,8 @@ def hanging(receivers):
         for number in range(count):
             key = key_named(f"hangs {number}")
             EventAddress.set(key, f"{server.url}&key={number}", clock.now())
-            many(events, key.name)
+            if events:
+                many(events, key.name)
         return server
 
     return make
@@ -55,6 +57,101 @@ def test_many_that_hang_hold_up_nobody_who_comes_later(hanging, receivers, deliv
     told("other", other, 30)
     wait_until(lambda: len({*other.ids}) == 30, 8)
     assert {*shares(server).values()} == {2}
+
+
+def count_threads():
+    """How many threads deliver events now."""
+    return sum(each.name.endswith("(deliver)") for each in threading.enumerate())
+
+
+@pytest.fixture
+def busiest(monkeypatch):
+    """How many threads delivered events whenever one began; the test takes the most."""
+    counts = [0]
+    deliver = delivery.Deliveries.deliver
+
+    def counted(*about):
+        counts.append(count_threads())
+        deliver(*about)
+
+    counted.__name__ = "deliver"
+    monkeypatch.setattr(delivery.Deliveries, "deliver", counted)
+    return counts
+
+
+@pytest.mark.slow
+def test_however_many_hang_tries_are_bounded_and_who_answered_is_told(
+    hanging, receivers, deliveries, busiest
+):
+    good = receivers()
+    deliveries()
+    told("good", good)
+    wait_until(lambda: len(good.events) == 1)
+    server = hanging(150)
+    wait_until(lambda: len(server.requests) >= delivery.FOR_UNTRIED)
+    told("good", good, 30)
+    wait_until(lambda: len(good.events) == 31)
+    assert len(server.requests) == delivery.FOR_UNTRIED, "it waited for them"
+    assert max(busiest) <= delivery.IN_ALL
+
+
+@pytest.mark.slow
+def test_known_ones_that_hang_leave_room_for_those_that_were_never_tried(
+    hanging, receivers, deliveries, busiest
+):
+    server, other = hanging(150), receivers()
+    EventAddress.update(failures=1, failing_since=clock.now()).execute()  # a process before this
+    deliveries()
+    wait_until(lambda: len(server.requests) == delivery.FOR_SLOW)
+    told("other", other, 30)
+    wait_until(lambda: len(other.events) == 30)
+    assert len(server.requests) == delivery.FOR_SLOW
+    assert max(busiest) <= delivery.FOR_SLOW + delivery.AT_ONCE
+
+
+@pytest.mark.slow
+def test_good_ones_that_come_to_hang_hold_others_up_no_longer_than_one_try(
+    hanging, receivers, deliveries, busiest, monkeypatch
+):
+    monkeypatch.setattr(delivery, "TIMEOUT", 3)
+    monkeypatch.setattr(delivery, "SLOW", 1)
+    server, other = hanging(70, events=3), receivers()
+    server.answer = None
+    deliveries()
+    wait_until(lambda: not Event.select().count())
+    server.answer, before = HANG, len(server.requests)
+    for number in range(70):
+        many(60, f"hangs {number}")
+    wait_until(lambda: len(server.requests) >= before + delivery.IN_ALL)
+    assert len(server.requests) == before + delivery.IN_ALL
+    told("other", other, 30)
+    wait_until(lambda: len(other.events) == 30)
+    assert max(busiest) <= delivery.IN_ALL
+    failing = EventAddress.select().where(EventAddress.failures > 0)
+    wait_until(lambda: failing.count() == 70 and count_threads() <= delivery.FOR_SLOW)
+    busiest.clear()
+    told("another", other, 30)
+    wait_until(lambda: len(other.events) == 60)
+    assert max(busiest) <= delivery.FOR_SLOW + 2 * delivery.AT_ONCE
+
+
+@pytest.mark.slow
+def test_a_slow_one_that_answers_at_once_again_counts_as_slow_no_more(
+    hanging, receiver, deliveries, monkeypatch
+):
+    monkeypatch.setattr(delivery, "SLOW", 1)
+    server = hanging(30, events=0)
+    EventAddress.update(failures=1, failing_since=clock.now()).execute()
+    deliveries()
+    for receiver.delay in (1.5, 0):
+        told("slow", receiver)
+        wait_until(lambda: not Event.select().count())
+    for number in range(30):
+        many(60, f"hangs {number}")
+    wait_until(lambda: len(server.requests) >= delivery.FOR_SLOW)
+    told("slow", receiver, 30)
+    wait_until(lambda: len(receiver.events) == 32)
+    assert len(server.requests) == delivery.FOR_SLOW
 
 
 def test_an_address_gets_two_requests_at_once(receiver, deliveries):

@@ -21,7 +21,7 @@ from texting.access.keys import ApiKey, Role
 from texting.access.limits import KeyUse
 from texting.access.texted_countries import KeyCountry
 from texting.carriers import IncomingText
-from texting.database import db
+from texting.database import clock, db
 from texting.events.outbox import Event, EventAddress
 from texting.messages import model
 from texting.messages.model import Message, Status
@@ -29,6 +29,7 @@ from texting.monitoring import notices
 from texting.monitoring.notices import LEASE, Notice, Notices, Notification, OutgoingNotice
 from texting.replies import inbound
 from texting.replies import model as replies
+from texting.reports import usage
 from texting.sending.carrier_state import CarrierState
 
 LATER = TUESDAY_NOON + 15 * MINUTE
@@ -321,6 +322,12 @@ def test_texts_of_a_carrier_in_trouble_are_no_second_problem(look, people):
 # Limits
 
 
+@pytest.fixture
+def operator_sees_limits():
+    """The limits that the overview and notices take for used up."""
+    return lambda: [str(limit) for _, limit in usage.limits_used_up(clock.now(), ())]
+
+
 def used_up(limit, until):
     return (
         f"The key shop has used up its limit of {limit}: its texts are refused until "
@@ -360,6 +367,73 @@ def test_a_limit_of_a_month_that_is_set_to_what_was_used_on_earlier_days_is_told
     assert look(TUESDAY_NOON + DAY) == []
     key.limit(limits.parse("20/mo"), TUESDAY_NOON + DAY)
     assert look(TUESDAY_NOON + DAY) == [used_up("20/mo", "2026-04-01")]
+
+
+TWO_PARTS = "x" * 161
+
+
+@on_both
+def test_a_limit_in_parts_whose_rest_no_text_fits_is_told_once_one_was_refused(
+    look, client, at, operator_sees_limits
+):
+    at(TUESDAY_NOON)
+    secret = ApiKey.issue("shop", None, TUESDAY_NOON, limits=limits.parse("3p/d,9/d,99p/mo"))
+    send = sender(client, secret)
+    accepted(send(message=TWO_PARTS))
+    assert look(TUESDAY_NOON) == []
+    for _ in range(2):
+        assert send(message=TWO_PARTS).status_code == 429
+    assert operator_sees_limits() == ["3p/d"]
+    assert look(TUESDAY_NOON) == [used_up("3p/d", "2026-03-04")]
+    assert look(TUESDAY_NOON + HOUR) == []
+    at(TUESDAY_NOON + DAY)
+    assert operator_sees_limits() == []
+    accepted(send(message=TWO_PARTS))
+    assert look(TUESDAY_NOON + DAY) == []
+    assert send(message=TWO_PARTS).status_code == 429
+    assert look(TUESDAY_NOON + DAY) == [used_up("3p/d", "2026-03-05")]
+
+
+@on_both
+def test_a_rest_that_was_too_small_is_none_once_the_limit_is_raised(
+    client, at, operator_sees_limits
+):
+    at(TUESDAY_NOON)
+    secret = ApiKey.issue("shop", None, TUESDAY_NOON, limits=limits.parse("3p/d"))
+    send = sender(client, secret)
+    accepted(send(message=TWO_PARTS))
+    assert send(message="x" * 307).status_code == 429
+    assert send(message=TWO_PARTS).status_code == 429
+    assert send(message="x" * 307).status_code == 429
+    assert operator_sees_limits() == ["3p/d"]
+    ApiKey.named("shop").limit(limits.parse("4p/d"), TUESDAY_NOON)
+    assert operator_sees_limits() == []
+    accepted(send(message=TWO_PARTS))
+    assert operator_sees_limits() == ["4p/d"]
+
+
+@on_both
+def test_a_rest_that_was_too_small_stays_so_when_smaller_texts_go(client, at, operator_sees_limits):
+    at(TUESDAY_NOON)
+    secret = ApiKey.issue("shop", None, TUESDAY_NOON, limits=limits.parse("9p/d"))
+    send = sender(client, secret)
+    for _ in range(4):
+        accepted(send(message=TWO_PARTS))
+    ApiKey.named("shop").limit(limits.parse("10p/d"), TUESDAY_NOON)
+    assert send(message="x" * 307).status_code == 429
+    accepted(send())
+    assert operator_sees_limits() == ["10p/d"]
+
+
+@on_both
+def test_a_text_that_never_fits_says_nothing_of_what_is_used_up(client, at, operator_sees_limits):
+    at(TUESDAY_NOON)
+    secret = ApiKey.issue("shop", None, TUESDAY_NOON, limits=limits.parse("2p/h,3p/d"))
+    send = sender(client, secret)
+    accepted(send())
+    assert send(message="x" * 307).status_code == 403
+    assert operator_sees_limits() == []
+    accepted(send())
 
 
 def test_the_default_limits_are_told_too_and_others_than_the_days_are_not(look):

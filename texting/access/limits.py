@@ -5,9 +5,10 @@ A key's windows are the seconds, minutes, hours, days and months of UTC; a recip
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 from peewee import BigIntegerField, BooleanField, CompositeKey, IntegerField
@@ -22,10 +23,11 @@ SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
 WINDOWS_KEPT = 100
 """How many windows of each unit to keep, for late requests and steps of the clock."""
 
-SELECT = "SELECT key_id, begins, seconds, in_parts, used FROM key_use"
 OR_ADD = (
     "ON CONFLICT (key_id, begins, seconds, in_parts)"
-    " DO UPDATE SET used = key_use.used + excluded.used"
+    " DO UPDATE SET used = key_use.used + excluded.used, refused_parts ="
+    " CASE WHEN key_use.refused_parts <= excluded.refused_parts THEN key_use.refused_parts"
+    " ELSE COALESCE(excluded.refused_parts, key_use.refused_parts) END"
     " RETURNING key_id, begins, seconds, in_parts, used"
 )
 """In SQL, because each request of a key with limits runs it."""
@@ -157,6 +159,8 @@ class KeyUse(Table):
     seconds = IntegerField()
     in_parts = BooleanField()
     used = BigIntegerField()
+    # The fewest parts of a text for which the rest was too small
+    refused_parts = IntegerField(null=True)
 
     class Meta:
         primary_key = CompositeKey("key_id", "begins", "seconds", "in_parts")
@@ -164,24 +168,41 @@ class KeyUse(Table):
     @classmethod
     def of(cls, windows: Collection[Window]) -> Counter[Window]:
         """Return what is used up in these windows, and in some others of their keys."""
+        return Counter(cls._read("used", windows))
+
+    @classmethod
+    def refused_in(cls, windows: Collection[Window]) -> dict[Window, int | None]:
+        """Return the fewest parts refused in each of these windows, and in some others."""
+        return cls._read("refused_parts", windows)
+
+    @classmethod
+    def _read(cls, column, windows):
         if not windows:
-            return Counter()
+            return {}
         sets = {each.key_id for each in windows}, {each.begins for each in windows}
         one_of = db.among(f"SELECT value FROM {db.rows_of_array('given', 'bigint')}")
         found = db.execute_sql(
-            f"{SELECT} WHERE key_id {one_of} AND begins {one_of}", [*map(db.array, sets)]
+            f"SELECT key_id, begins, seconds, in_parts, {column} FROM key_use"
+            f" WHERE key_id {one_of} AND begins {one_of}",
+            [*map(db.array, sets)],
         )
-        return Counter({Window(*window): used for *window, used in found.fetchall()})
+        return {Window(*window): value for *window, value in found.fetchall()}
 
     @classmethod
-    def add(cls, more: Counter[Window]) -> Counter[Window]:
+    def add(
+        cls, more: Counter[Window], refused: Mapping[Window, int] = MappingProxyType({})
+    ) -> Counter[Window]:
         """Add to these windows; return what is then used up in each.
 
+        `refused` has the fewest parts of texts for which the rest of a window was too small.
         They stay locked until the transaction ends, and are locked in order against deadlocks.
         """
-        if not more:
+        if not more and not refused:
             return Counter()
-        rows = [window._asdict() | {"used": more[window]} for window in sorted(more)]
+        rows = [
+            window._asdict() | {"used": more[window], "refused_parts": refused.get(window)}
+            for window in sorted({*more, *refused})
+        ]
         found = db.insert_rows("key_use", rows, OR_ADD)
         after = Counter({Window(*window): used for *window, used in found})
         for window in sorted(more):

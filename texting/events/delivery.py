@@ -20,6 +20,13 @@ from texting.events.outbox import Event, EventAddress, body_of_test, new_webhook
 
 TIMEOUT = 15  # seconds, from the connection to the status line
 AT_ONCE = 2  # requests to one address
+FOR_SLOW, FOR_UNTRIED, IN_ALL = LIMITS = 50, 90, 100
+"""Tries under way at once: of slow receivers, of these and of untried ones, and of all.
+
+So those that hang, however many, leave room for others.
+"""
+
+SLOW = 5  # seconds that a try takes of a slow receiver
 DELAYS = (5, 5 * 60, 30 * 60, *(hours * 3600 for hours in (2, 5, 10, 14, 20, 24)))
 """Seconds until each next try; up to a fifth is added."""
 
@@ -42,7 +49,7 @@ class Receiver(SignedPosts):
     def __init__(self, url: str):
         super().__init__(url, AT_ONCE, TIMEOUT)
         self.load()
-        self.open_ids = set()  # of events whose results are not recorded yet
+        self.open = {}  # by id, events whose results are not recorded yet
 
 
 class Try(NamedTuple):
@@ -52,6 +59,7 @@ class Try(NamedTuple):
     address: EventAddress
     answer: Response | None
     words: str
+    seconds: float  # that it took
 
     @property
     def accepted(self) -> bool:
@@ -67,13 +75,14 @@ class Deliveries:
 
     With `once`, each event is tried only once. Any number of schedulers may deliver at the same
     time: each claims only what it begins, and records the results. Only `run` uses the database.
-    Each try has a thread, so that no receiver waits for another.
+    Each try has a thread, so that no receiver waits for another, within LIMITS.
     """
 
     def __init__(self, claim_timeout: int, note_notified: Noting, *, once: bool = False):
         self.lease, self.note_notified = timedelta(seconds=claim_timeout), note_notified
         self.began_at = clock.now() if once else None
         self.receivers = {}  # by URL, those with events whose results are not recorded yet
+        self.limits = {}  # by URL, which of LIMITS counts
         self.ended = Queue()  # tries; None ends a wait. No SimpleQueue: see sending.runtime.Ended
         self.unrecorded = []
         self.has_more = self.stop_requested = False
@@ -161,16 +170,16 @@ class Deliveries:
             random.shuffle(addresses)  # keys may share an address: none should always be first
             for address in addresses:
                 self.claim(address, now)
-        for url in [url for url, each in self.receivers.items() if not each.open_ids]:
+        for url in [url for url, each in self.receivers.items() if not each.open]:
             self.receivers.pop(url).close()
         database.db.close()
 
     def claim(self, address: EventAddress, now: datetime) -> None:
         """Claim and begin as many events of an address as may be under way at once."""
-        receiver = self.receivers.get(address.url) or Receiver(address.url)
-        room, until = AT_ONCE - len(receiver.open_ids), now + self.lease
-        if not room:
+        room, until = self.room(address), now + self.lease
+        if room <= 0:
             return
+        receiver = self.receivers.get(address.url) or Receiver(address.url)
         due = address.key_id, room, now
         try:
             with database.db.atomic():  # or what cannot begin would stay claimed
@@ -183,13 +192,14 @@ class Deliveries:
 
     def claim_but_broken(self, due: tuple, until: datetime) -> list[list[Event]]:
         """Claim due events; put off for long those that break this."""
+        *_, now = due
 
         def claim(ids):
             with database.db.atomic():
                 return Event.claim(*due, until, self.began_at, ids)
 
         def put_off(id):
-            Event.put_off(id, until + LATER)
+            Event.put_off(id, now, until + LATER)
             self.has_more = True  # the events behind it
 
         what = "event {} is put off".format
@@ -209,28 +219,29 @@ class Deliveries:
         what = "the answer to event {0.event.webhook_id} is not recorded".format
         database.all_but_broken(record, self.unrecorded, log, what, put_off)
         for each in self.unrecorded:
-            self.receivers[each.address.url].open_ids.discard(each.event.id)
+            self.receivers[each.address.url].open.pop(each.event.id, None)
+            self.limits[each.address.url] = FOR_SLOW if each.seconds > SLOW else IN_ALL
         self.unrecorded = []
 
     def record_tries(self, tries: list[Try], now: datetime) -> None:
         """Record the results of some tries in one transaction."""
-        accepted = [each.event for each in tries if each.accepted]
         failed = [each for each in tries if not each.accepted]
+        failed.sort(key=lambda each: each.event.key_id)  # or there could be a deadlock
         with database.db.atomic():
-            Event.delivered(accepted)
+            accepted = [each.event for each in tries if each.accepted and each.event.delivered()]
             EventAddress.note_success({event.key_id for event in accepted})
             self.note_notified({event.message_id for event in accepted}, now)
-            failed.sort(key=lambda each: each.event.key_id)  # or there could be a deadlock
-            lines = [self.record_failure(each, now) for each in failed]
-        for each, line in zip(failed, lines, strict=True):
+            told = [(each, line) for each in failed if (line := self.record_failure(each, now))]
+        for each, line in told:
             about = {"message_id": str(each.event.message_id), "key": each.address.key.name}
             log.warning(*line, extra=about)
 
-    def record_failure(self, ended: Try, now: datetime) -> tuple:
-        """Record a failed try; return its log line."""
+    def record_failure(self, ended: Try, now: datetime) -> tuple | None:
+        """Record a failed try; return its log line, or None if it does not count."""
         event, key, answer = ended.event, ended.address.key, ended.answer
         next_try_at = next_try(event.tries, answer and answer.retry_after, now)
-        event.failed(ended.words, next_try_at, now)
+        if not event.failed(ended.words, next_try_at, now):
+            return None
         EventAddress.note_failure(key.id, ended.address.url, now)
         is_gone = answer and answer.status == GONE
         if is_gone and EventAddress.switch_off(key.id, OFF_BY_RECEIVER, now, ended.address.url):
@@ -244,22 +255,37 @@ class Deliveries:
 
     # The receivers
 
+    def room(self, address: EventAddress) -> int:
+        """Return how many more tries of an address may begin."""
+        mine = self.limits.setdefault(address.url, FOR_SLOW if address.failures else FOR_UNTRIED)
+        under_way = {url: len(each.open) for url, each in self.receivers.items()}
+        rooms = [AT_ONCE - under_way.get(address.url, 0)]
+        for limit in LIMITS:
+            if limit >= mine:
+                rooms.append(
+                    limit - sum(n for url, n in under_way.items() if self.limits[url] <= limit)
+                )
+        return min(rooms)
+
     def begin_all(self, receiver: Receiver, events: list[Event], address: EventAddress) -> None:
         """Begin to try events."""
         for event in events:
-            if event.id not in receiver.open_ids:  # a request can outlast its lease
+            if under_way := receiver.open.get(event.id):  # a request can outlast its lease
+                under_way.next_try_at = event.next_try_at
+            else:
                 self.begin(receiver, event, address)
 
     def begin(self, receiver: Receiver, event: Event, address: EventAddress) -> None:
         """Begin to try an event."""
         threading.Thread(target=self.deliver, args=(receiver, event, address), daemon=True).start()
-        receiver.open_ids.add(event.id)
+        receiver.open[event.id] = event
         self.receivers[address.url] = receiver
 
     def deliver(self, receiver: Receiver, event: Event, address: EventAddress) -> None:
         """Send an event to its receiver; runs in a thread of its own."""
+        began = time.monotonic()
         answer, words = tell(receiver, event.webhook_id, event.body, address)
-        self.ended.put(Try(event, address, answer, words))
+        self.ended.put(Try(event, address, answer, words, time.monotonic() - began))
 
 
 def tell(

@@ -275,9 +275,9 @@ class Event(Table):
         return [event.id for event in cls._first_due(key, limit, now, began_at)]
 
     @classmethod
-    def put_off(cls, id: int, until: datetime) -> None:
-        """Do not try a waiting event before an instant."""
-        cls.update(next_try_at=until).where(cls.id == id, cls.next_try_at.is_null(False)).execute()
+    def put_off(cls, id: int, now: datetime, until: datetime) -> None:
+        """Do not try a due event before an instant."""
+        cls.update(next_try_at=until).where(cls.id == id, cls.next_try_at <= now).execute()
 
     @classmethod
     def _first_due(cls, key, limit, now, began_at):
@@ -295,22 +295,32 @@ class Event(Table):
         ahead = (cls.tries == 0) & (cls.next_try_at > now + SKEW)
         return cls._change_some(cls.update(next_try_at=now), ahead) or super().date_back(now)
 
-    @classmethod
-    def delivered(cls, claimed: Iterable[Self]) -> None:
-        """Delete delivered events."""
-        if ids := [event.id for event in claimed]:
-            cls.delete().where(cls.id.in_(ids)).execute()
+    def delivered(self) -> bool:
+        """Delete a delivered event, also if it has been given up meanwhile; return whether it was.
 
-    def failed(self, answer: str, next_try_at: datetime | None, now: datetime) -> None:
-        """Record a failed attempt, and when the next is due; None gives this event up.
+        Do nothing if another scheduler has claimed it since we did.
+        """
+        unclaimed = self._is_unclaimed() | Event.next_try_at.is_null()
+        return Event.delete().where(self._is_untried(), unclaimed).execute() == 1
 
-        Do nothing if another scheduler, which claimed the event after us, has recorded this try, or
-        if the event has been given up.
+    def failed(self, answer: str, next_try_at: datetime | None, now: datetime) -> bool:
+        """Record a failed try, and when the next is due; None gives this event up.
+
+        Do nothing if another scheduler has claimed it since we did, or if it has been given up;
+        return whether the try was recorded.
         """
         changes = {"tries": self.tries + 1, "last_answer": answer, "next_try_at": next_try_at}
         changes["given_up_at"] = None if next_try_at else now
-        waits = (Event.id == self.id) & Event.next_try_at.is_null(False)
-        Event.update(changes).where(waits, Event.tries == self.tries).execute()
+        counts = self._is_untried() & self._is_unclaimed()
+        return Event.update(changes).where(counts).execute() == 1
+
+    def _is_untried(self):
+        """Match the row if no try has been recorded since it was claimed."""
+        return (Event.id == self.id) & (Event.tries == self.tries)
+
+    def _is_unclaimed(self):
+        """Match the row if nobody has claimed it since: that would be until after our lease."""
+        return Event.next_try_at <= self.next_try_at
 
     @classmethod
     def give_up(cls, now: datetime) -> int:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from texting.access.do_not_call import OnDoNotCallList
 from texting.access.keys import ApiKey, KeyPaused, KeyRevoked, Role
-from texting.access.limits import SECOND, Limit, Window, needs, recipient_reached
+from texting.access.limits import SECOND, Limit, LimitReached, Window, needs, recipient_reached
 from texting.database import EPOCH
 from texting.messages.model import Message, Status
 
@@ -84,6 +84,7 @@ class Known(NamedTuple):
     most: dict[Window, int]  # what the keys' limits allow
     used: Counter[Window]  # how much of that is used
     added: Counter[Window]  # how much the accepted messages add
+    refused: dict[Window, int]  # the fewest parts for which the rest was too small
     accepted_at: dict[tuple[str, Limit], list[datetime]]  # by number, latest first
 
     def key_limits(self, request: Request) -> tuple[Limit, ...]:
@@ -93,7 +94,7 @@ class Known(NamedTuple):
 
     def refusal(self, request: Request) -> Exception | None:
         """Return why a message may not be stored, or None; of several limits, the longest wait."""
-        message, reached = request.message, []
+        message, reached, too_small = request.message, [], []
         key = self.keys.get(message.key)
         if key and key.revoked_at:
             return KeyRevoked()
@@ -109,10 +110,17 @@ class Known(NamedTuple):
             window = each.window_of(message.key, message.second)
             used = self.used[window] + self.added[window]
             reached.append(each.refusal(used, message.second, message.parts))
+            if reached[-1] and used < each.number:
+                too_small.append(window)
         if limit := request.recipient_limit:
             accepted_at = self.accepted_at[message.to, limit]
             reached += recipient_reached(accepted_at, limit, message.created_at)
-        return max(filter(None, reached), key=lambda each: each.free_at, default=None)
+        refusal = max(filter(None, reached), key=lambda each: each.free_at, default=None)
+        if isinstance(refusal, LimitReached):
+            for window in too_small:
+                parts = self.refused.get(window, message.parts)
+                self.refused[window] = min(parts, message.parts)
+        return refusal
 
     def accept(self, request: Request) -> NewMessage:
         """Count an accepted message, and return it."""

@@ -90,7 +90,7 @@ def _read(requests):
     accepted_at = _accepted_to(requests)
     listed = do_not_call.listed({message.to for message in messages})
     known = admission.Known(
-        {k.id: k for k in keys}, {}, listed, {}, Counter(), Counter(), accepted_at
+        {k.id: k for k in keys}, {}, listed, {}, Counter(), Counter(), {}, accepted_at
     )
     for request in requests:
         key, second = request.message.key, request.message.second
@@ -145,7 +145,8 @@ def _insert(messages):
 
 def _count(known):
     """Count what is accepted; return False if, meanwhile, others have used what it needs."""
-    return all(used <= known.most[each] for each, used in KeyUse.add(known.added).items())
+    after = KeyUse.add(known.added, known.refused)
+    return all(used <= known.most[each] for each, used in after.items())
 
 
 queue = Inserts(insert_all)

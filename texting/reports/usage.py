@@ -60,10 +60,11 @@ class LimitUse(NamedTuple):
     limit: Limit
     used: int
     is_default: bool  # one of KEY_LIMITS
+    refused_parts: int | None = None  # the fewest of a text for which the rest was too small
 
     @property
     def is_up(self) -> bool:
-        return self.used >= self.limit.number
+        return self.used + (self.refused_parts or 1) > self.limit.number
 
 
 def use_of_limits(
@@ -75,9 +76,13 @@ def use_of_limits(
         may_send = not key.revoked_at and key.role in MAY_SEND
         limits = key.limits_or(defaults) if may_send else ()
         windows[key] = {each: each.window_of(key.id, second) for each in limits}
-    used = KeyUse.of({each for of_key in windows.values() for each in of_key.values()})
+    all_windows = {each for of_key in windows.values() for each in of_key.values()}
+    used, refused = KeyUse.of(all_windows), KeyUse.refused_in(all_windows)
     return {
-        key.id: [LimitUse(limit, used[each], not key.limits) for limit, each in of_key.items()]
+        key.id: [
+            LimitUse(limit, used[each], not key.limits, refused.get(each))
+            for limit, each in of_key.items()
+        ]
         for key, of_key in windows.items()
     }
 
