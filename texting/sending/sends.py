@@ -62,6 +62,11 @@ class Send:
         return self.kind is not Kind.GIVE
 
     @property
+    def gives(self) -> bool:
+        """Whether the carrier is given the text, maybe again."""
+        return self.kind in (Kind.GIVE, Kind.AGAIN)
+
+    @property
     def is_probe(self) -> bool:
         return self.probe is not None
 

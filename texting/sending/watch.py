@@ -171,7 +171,7 @@ class CarrierWatch:
         """
         if error:
             self.is_heard &= not error.silent
-            self.note_error(error, send.probe, by_text=send.again or not send.asking)
+            self.note_error(error, send.probe, by_text=send.gives)
         if error and (error.silent or error.in_doubt) and not error.too_fast:
             return
         if not self.is_heard:
@@ -179,7 +179,7 @@ class CarrierWatch:
             self.is_heard = True
         if send.is_probe and not (error and (error.too_fast or error.account)):
             accepted_at = None if error or send.asking else self.clock.now()
-            is_question = send.asking and not send.again
+            is_question = not send.gives
             self.end_pause(send.probe, only_outage=is_question, accepted_at=accepted_at)
 
     def note_too_fast(self) -> None:
