@@ -116,7 +116,7 @@ class Shown(NamedTuple):
     """A carrier's report that is not final, but shows that it has a text."""
 
     reference: str  # what `send` returns, or would have returned
-    message_id: str  # what `send` was given, a UUID
+    message_id: str | None = None  # what `send` was given, a UUID, if the carrier repeats it
     of_part: bool = False  # as in Receipt
 
 

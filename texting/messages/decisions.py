@@ -40,6 +40,7 @@ ANEW = {
     "attempts": 0,
     "in_doubt": 0,
     "cancelled_by": None,
+    "heard_of": False,
     "receipt_at": None,  # the reference stays: it names the first text, not the next one
 }
 """The columns that change when a person sends a message again."""
