@@ -80,6 +80,7 @@ class Reply(Table):
     # When it is shown even if parts are missing
     due_at = InstantField(PARTS_WITHIN, null=True)
 
+    has_slow_clock = False  # whether its message was given after `at`, and before its arrival
     others = 0  # how many more replies its number sent, if a query counted them
 
     @classmethod
