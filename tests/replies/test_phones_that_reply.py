@@ -74,7 +74,7 @@ def test_of_a_sim_card_that_is_not_known_it_is_of_the_name_that_tells(hear, name
 
 
 @pytest.mark.parametrize("name", ["one", "two"])
-def test_one_that_comes_under_the_other_name_belongs_to_the_text_all_the_same(hear, name):
+def test_one_that_comes_under_the_other_name_belongs_to_the_text(hear, name):
     message = sent("one")
     assert hear(name, None).message_id == message.id
 
@@ -114,7 +114,7 @@ def test_a_text_of_another_account_is_not_what_a_reply_belongs_to(hear, name):
 
 
 @pytest.mark.parametrize("text", ["STOP", "HELP?"])
-def test_a_reply_by_a_clock_that_is_two_minutes_slow_has_its_text_and_answer(hear, text):
+def test_a_reply_by_a_clock_two_minutes_slow_has_its_text_and_answer(hear, text):
     message = sent("one", MINUTE)
     said = TUESDAY_NOON - 2 * MINUTE
     reply = hear(said=said, arrives=TUESDAY_NOON, text=text)
