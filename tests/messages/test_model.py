@@ -9,7 +9,7 @@ from query_plans import reads_whole
 from running import ROOT
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import FAKE, claim, store, store_many
-from texting.carriers import Receipt
+from texting.carriers import Receipt, Shown
 from texting.messages import doubts, model, receipts, storing, waiting
 from texting.messages.model import Message, Status
 from texting.sending import retention
@@ -24,6 +24,9 @@ DONE_OFTEN = {
     "block a number": lambda: waiting.block_number(NEW_YORK, TUESDAY_NOON),
     "a receipt": lambda: receipts.record_receipts(
         [Receipt("SM1", True), Receipt("SM2", False)], OLD, FAKE
+    ),
+    "a report": lambda: receipts.shown(
+        [Shown("SM1"), Shown("SM2"), Shown("SM3", str(model.new_id(OLD)))], OLD, FAKE
     ),
     "a yes": lambda: receipts.record_accepted({model.new_id(OLD): "SM3"}, OLD, FAKE),
     "old receipts": lambda: receipts.forget_unmatched(TUESDAY_NOON),

@@ -92,6 +92,17 @@ def test_the_median_is_that_of_the_delivered_ones(database_url, seconds, median)
     assert of("us").median_seconds == median
 
 
+@on_both
+def test_a_text_of_which_something_was_heard_is_not_unheard_of(database_url):
+    end(3, Status.SENT)
+    end(2, Status.SENT, heard_of=True)
+    end(4, Status.SENT, heard_of=True, at=TUESDAY_NOON)
+    end(5, Status.SENT, heard_of=True, carrier="eu")
+    assert of("us") == NOTHING._replace(unheard=3, pending=2, awaited=4)
+    assert of("us").of_taken.endswith("0 not delivered, 2 pending, 3 without a receipt")
+    assert of("eu") == NOTHING._replace(carrier="eu", pending=5)
+
+
 # Receipts do not come
 
 
@@ -102,6 +113,11 @@ def test_ten_texts_of_which_nothing_was_heard_are_a_problem(problems):
     end(1, Status.SENT)
     assert problems() == [("receipts", "us")]
     assert problems(TAKEN_AT + HOUR) == [("receipts", "us")]
+
+
+def test_ten_texts_of_which_all_are_pending_are_no_problem(problems):
+    end(10, Status.SENT, heard_of=True)
+    assert problems() == []
 
 
 @pytest.mark.parametrize("status", [Status.DELIVERED, Status.UNDELIVERED])
@@ -176,6 +192,12 @@ def test_it_is_over_an_hour_later(problems):
     end(20, Status.FAILED)
     assert problems(TAKEN_AT + HOUR) == [("failing", "us")]
     assert problems(TAKEN_AT + HOUR + SECOND) == []
+
+
+def test_texts_that_may_yet_arrive_count_as_if_they_did_though_reported_on(problems):
+    end(20, Status.FAILED, at=TUESDAY_NOON)
+    end(20, Status.SENT, at=TUESDAY_NOON, heard_of=True)
+    assert problems() == []
 
 
 def test_quick_bad_receipts_do_not_outrun_slow_good_ones(problems):

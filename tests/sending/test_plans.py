@@ -1,11 +1,13 @@
 """Among millions of replies or messages, an index answers each question, and finds each claim."""
 
+import uuid
+
 import pytest
 
 import stored_messages
 from databases import on_both, on_sqlite
 from query_plans import plans, reads_whole, steps
-from samples import DAY, NEW_YORK, TUESDAY_NOON
+from samples import DAY, LONDON, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import key_named, store, store_many
 from texting.access.keys import ApiKey, Role
 from texting.carriers import IncomingText, Part
@@ -89,6 +91,41 @@ def test_the_first_replies_of_a_number_are_read_in_the_order_of_an_index(who, da
     (plan,) = (each for each in plans(by_number_for(person)) if "SCAN json_each" in each[0])
     assert any("reply_number_first" in line for line in plan)
     assert not any("ORDER BY" in line for line in plan)
+
+
+def wrote(count, **columns):
+    """Have a number write some long replies, and another one before them."""
+    reply = {"carrier": "x", "text": "x" * 1500, "received_at": TUESDAY_NOON} | columns
+    rows = [{"number": NEW_YORK, "at": TUESDAY_NOON - n * SECOND} for n in range(count)]
+    rows.append({"number": LONDON, "at": TUESDAY_NOON - DAY})
+    Reply.insert_many([{"id": uuid.uuid4()} | reply | row for row in rows]).execute()
+
+
+@on_sqlite
+def test_however_many_replies_wait_the_first_of_a_page_are_found_at_once(database_url):
+    taken = []
+    for count in (100, 2000):
+        wrote(count)
+        taken.append(steps(lambda: inbox.page(OPERATOR, None, 51, TUESDAY_NOON)))
+    assert taken[1] < 2 * taken[0]
+
+
+@pytest.mark.parametrize("columns", [{}, {"may_be_no": True}, {"read_at": TUESDAY_NOON}], ids=str)
+def test_the_replies_of_numbers_that_are_shown_are_passed_over_in_an_index(database_url, columns):
+    """A number may have sent any number of them, and their texts are long."""
+    wrote(2000, **columns)
+    db.execute_sql("VACUUM ANALYZE" if db.for_update else "ANALYZE")
+    name = "reply_done" if "read_at" in columns else "reply_waiting"
+
+    def next_numbers():
+        (found,) = inbox.page(OPERATOR, None, 51, TUESDAY_NOON, excluded={NEW_YORK})
+        assert found.number == LONDON
+
+    of_pages = [lines for lines in plans(next_numbers) if name in str(lines)]
+    assert of_pages
+    if db.for_update:
+        assert any("Index Only Scan" in line for lines in of_pages for line in lines)
+    assert not reads_whole(next_numbers)
 
 
 # Claims

@@ -4,7 +4,7 @@ import pytest
 
 from answers import refusal
 from kits import CLASSES, KITS, NUMBER, PUBLIC_URL, REFERENCE, WITH_CALLBACKS, asked
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import HOUR, NEW_YORK, TUESDAY_NOON
 from stored_messages import SENDER, again, held, store
 from texting.access.do_not_call import DoNotCall, OptedOut
 from texting.database import clock
@@ -13,6 +13,7 @@ from texting.messages.attempts import Attempt, Result
 from texting.messages.early_receipts import EarlyReceipt
 from texting.messages.model import Status
 from texting.replies.model import Reply
+from texting.reports.arrivals import arrivals
 
 HOW = {name: KITS[name].callbacks for name in WITH_CALLBACKS}
 by_all = pytest.mark.parametrize("name", HOW)
@@ -191,6 +192,26 @@ def test_a_report_that_names_no_message_of_ours_changes_none(open_client, name, 
         understood(client, HOW[name].report(*status_of(name, is_last=is_last), message_id=id))
     assert again(message).status == Status.SCHEDULED
     assert EarlyReceipt.select().count() == 1
+
+
+def troubles(client):
+    kinds = client.get("/healthz?strict").json.get("details", {"problems": []})["problems"]
+    return [kind for kind in kinds if kind in ("receipts", "failing")]
+
+
+@by_all
+@pytest.mark.parametrize("is_named", [True, False])
+def test_receipts_come_once_any_report_does_that_is_not_final(open_client, at, name, is_named):
+    at(TUESDAY_NOON + HOUR / 2)
+    message, *others = (sent(name, carrier_reference=ref) for ref in (REFERENCE, *"abcdefghi"))
+    client = open_client(HOW[name].url)
+    assert troubles(client) == ["receipts"]
+    named = {"message_id": str(message.id)} if is_named else {}
+    understood(client, HOW[name].report(*status_of(name, is_last=False), **named))
+    assert troubles(client) == []
+    (heard,) = arrivals(clock.now(), [name])
+    assert (heard.unheard, heard.pending) == (len(others), 1)
+    assert not EarlyReceipt.select().exists()
 
 
 @by_all

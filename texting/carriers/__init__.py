@@ -116,7 +116,7 @@ class Shown(NamedTuple):
     """A carrier's report that is not final, but shows that it has a text."""
 
     reference: str  # what `send` returns, or would have returned
-    message_id: str  # what `send` was given, a UUID
+    message_id: str | None = None  # what `send` was given, a UUID, if the carrier repeats it
     of_part: bool = False  # as in Receipt
 
 
@@ -242,6 +242,8 @@ class Carrier:
     from_name = False  # whether FROM is a name; some countries keep a register of those
     tells_receipts = False  # whether it reports if texts arrived, and has been asked to
     registers = False  # whether `register` has to be called before it calls back
+    # Whether each name of an account is called about the texts of all its names
+    calls_all_names = False
     lists_incoming = False  # whether `incoming` returns texts whose callbacks were lost
 
     def warn(self, words: str) -> None:

@@ -3,7 +3,7 @@
 import re
 from contextlib import suppress
 
-from texting.carriers import IncomingText, Receipt, opt_outs, pdus
+from texting.carriers import IncomingText, Receipt, Shown, opt_outs, pdus
 from texting.carriers.alphabets import decode
 
 # message_state (5.2.28) and its name in a receipt's text (appendix B). The other states are not
@@ -22,8 +22,8 @@ BASES = {"hex": 16, "dec": 10}
 
 def report_in(
     delivery: pdus.Delivery, base: int | None = None, region: str | None = None
-) -> Receipt | IncomingText | None:
-    """Return the receipt or reply in a deliver_sm or data_sm, or None.
+) -> Receipt | Shown | IncomingText | None:
+    """Return the receipt, report or reply in a deliver_sm or data_sm, or None.
 
     `base` is the base of the message ids in receipts, if they are numbers.
     """
@@ -45,15 +45,17 @@ def report_in(
 
 
 def _receipt(text, optional, base, number):
-    """Return a Receipt from the optional parameters or from the text (appendix B), or None."""
+    """Return what the optional parameters or the text (appendix B) report, or None."""
     found = re.findall(r"\b(id|stat|err):\s*(\S+)", text, re.IGNORECASE)
     fields = {name.lower(): value for name, value in reversed(found)}  # the first of each counts
     told = optional.get(pdus.RECEIPTED_MESSAGE_ID, b""), fields.get("id", "").encode("latin-1")
     reference = as_number(next(filter(None, map(pdus.message_id, told)), None), base)
     state = optional.get(pdus.MESSAGE_STATE)
     state = STATES.get(state[-1]) if state else NAMED.get(fields.get("stat", "").upper())
-    if reference is None or state is None:
+    if reference is None:
         return None
+    if state is None:
+        return Shown(reference)
     digits = re.fullmatch(r"\+?([1-9]\d{6,14})", number, re.ASCII)
     number = f"+{digits[1]}" if digits else None
     if state == "DELIVRD":

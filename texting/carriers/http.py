@@ -218,8 +218,7 @@ class HttpCarrier(Carrier):
         """Return what a callback about a text, made at an instant, says.
 
         `ref` is the carrier's reference, and `given` the id that `send` was given, if the carrier
-        repeats it; with that, even a status that is not final shows that the carrier has the text.
-        `ids` identify the report.
+        repeats it. `ids` identify the report.
         """
         code = int(code) if re.fullmatch(r"[1-9]\d{0,6}", code, re.ASCII) else None
         told, id = [], _uuid(given)
@@ -229,7 +228,7 @@ class HttpCarrier(Carrier):
         elif reference(ref) and status in self.failed:
             words = f"{self.explained(code, status)} (error {code})" if code else status
             told = [Receipt(ref, False, f"{self.title}: {words}", **of)]
-        elif reference(ref) and status and of:
+        elif reference(ref) and status:
             told = [Shown(ref, **of)]
         is_opt_out = code is not None and code == self.opted_out
         return told + (opt_outs.reported(recipient, at, ids) if is_opt_out else [])

@@ -36,7 +36,7 @@ class SmsGate(HttpCarrier):
     """
 
     name, title = "smsgate", "SMSGate"
-    keeps_ids = timedelta.max
+    keeps_ids, calls_all_names = timedelta.max, True
     callback_methods = ("POST",)
     delivered, failed = ("sms:delivered",), ("sms:failed",)
     codes = Codes(for_good={400, 413}, account={401, 402, 403, 404}, too_fast={429, 503})  # HTTP
@@ -123,8 +123,11 @@ class SmsGate(HttpCarrier):
         return self._report(key, str(event), "", "", given=message_of(key))
 
     def is_named_in(self, request: Callback) -> bool:
-        told = json.loads(request.body)
-        return told.get("webhookId") == self._hook(str(told.get("event")))
+        event, payload, _ = self._genuine(request)
+        sim = payload.get("simNumber")
+        if self._sim and type(sim) is int:
+            return self._sim["simNumber"] == sim
+        return bool(event) and json.loads(request.body).get("webhookId") == self._hook(str(event))
 
     def _hook(self, event):
         """Return the id of a webhook of ours: 36 characters at most."""

@@ -27,7 +27,7 @@ from texting.sending import outcomes, retention
 
 UNSHOWN = {  # columns
     *("id", "key", "lane", "due_since", "idempotency_key", "request_digest", "response"),
-    *("idempotency_digest", "auto_reply_to", "claim_number", "claims_before_retry"),
+    *("idempotency_digest", "auto_reply_to", "claim_number", "claims_before_retry", "heard_of"),
 }
 SHOWN_OF_ATTEMPTS = ("carrier", "ended_at", "result", "reference", "words")
 LONGEST_ERROR = 80  # characters of it in a list

@@ -151,11 +151,11 @@ class Attempt(Table):
             upsert.on_conflict(conflict_target=key, preserve=told).execute()
 
     @classmethod
-    def given_to(cls, phone: str, carrier: str) -> ModelSelect:
-        """Select the copies of texts to a phone number that a carrier has, or may have."""
+    def given_to(cls, phone: str, of_carrier: Expression) -> ModelSelect:
+        """Select the copies of texts to a phone number that some carrier has, or may have."""
         may_have_it = cls.is_open() | (cls.result == Result.TAKEN)
         copies = cls.select(cls).join(Message)
-        return copies.where(Message.to == phone, cls.carrier == carrier, may_have_it)
+        return copies.where(Message.to == phone, of_carrier, may_have_it)
 
     def is_current(self) -> Expression:
         """Match the message if this attempt was made since a person last retried it.

@@ -39,6 +39,7 @@ ANEW = {
     "finished_at": None,
     "attempts": 0,
     "cancelled_by": None,
+    "heard_of": False,
     "receipt_at": None,  # the reference stays: it names the first text, not the next one
 }
 """The columns that change when a person sends a message again."""

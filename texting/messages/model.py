@@ -133,6 +133,7 @@ class Message(Table):
     carrier = TextField(null=True)  # the name of the one that was last given it
     carrier_reference = CarrierTextField(null=True)
     lane = TextField()  # routing facts, see Lane
+    heard_of = BooleanField(default=False, constraints=[SQL("DEFAULT false")])  # by any report
     receipt_at = InstantField(null=True)
     event_delivered_at = InstantField(null=True)  # when an event about it was last delivered
     created_at = InstantField(PAST, lambda now: Message.id > first_id(now))
@@ -333,7 +334,13 @@ for _name, _columns, _where in (
     ("message_retrying", [Message.due_since], IS_RETRYING),
     (
         "message_finished",
-        [Message.status, Message.finished_at, Message.carrier, Message.receipt_at],
+        [
+            Message.status,
+            Message.finished_at,
+            Message.carrier,
+            Message.receipt_at,
+            Message.heard_of,
+        ],
         HAS_ENDED,
     ),
     ("message_ended", [Message.status, Message.id], HAS_ENDED),

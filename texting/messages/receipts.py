@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from peewee import ValuesList
+from peewee import ValuesList, fn
 
 from texting.carriers import Receipt, Shown
 from texting.database import db, lock_texts
@@ -133,13 +133,20 @@ def _end(copies, references, now):
 
 
 def shown(said: Iterable[Shown], now: datetime, carrier: str) -> int:
-    """Record that a carrier has texts, as its reports show; return how many that changed.
+    """Record reports that are not final; return how many texts they show to be accepted.
 
-    This changes only texts without a recorded answer: those in doubt, and those under way.
+    Those are texts without a recorded answer: in doubt, or under way.
     """
-    said = {UUID(each.message_id): each for each in said}
-    if not said:
+    if not (said := [*said]):
         return 0
+    named = {UUID(each.message_id): each for each in said if each.message_id}
+    accepted = _accept_named(named, now, carrier) if named else 0
+    others = [_readable(each) for each in said if not each.message_id]
+    _hear({*named} | _messages_of(others, now, carrier), carrier)
+    return accepted
+
+
+def _accept_named(said, now, carrier):
     copies = Attempt.select(Message.id, Message.parts).join(Message)
     copies = copies.where(Message.id.in_([*said]), Attempt.is_open()).objects(Message)
     # Look without a lock first: by then the answers to most texts are recorded
@@ -147,6 +154,37 @@ def shown(said: Iterable[Shown], now: datetime, carrier: str) -> int:
         each.id: said[each.id].reference for each in copies if _counts(said[each.id], each)
     }
     return record_accepted(references, now, carrier, only_open=True)
+
+
+def _messages_of(said, now, carrier):
+    """Return the ids of the messages with these references; keep the reports on unknown ones."""
+    if not said:
+        return set()
+    references = {each.reference for each in said}
+    with db.atomic():
+        lock_texts(references)
+        copies = Attempt.select().where(
+            Attempt.reference.in_(references), Attempt.carrier == carrier
+        )
+        known = {copy.reference: copy.message_id for copy in copies}
+        for each in said:
+            if each.reference not in known:
+                EarlyReceipt.keep(each, now, carrier)
+    return {*known.values()}
+
+
+def _hear(ids, carrier):
+    """Note that a carrier has reported on messages that it has, or may have."""
+    given = Attempt.select().where(Attempt.message == Message.id)
+    given = given.where(Attempt.carrier == carrier, Attempt.is_open())
+    of_carrier = (Message.carrier == carrier) | fn.EXISTS(given)
+    is_news = ~Message.heard_of & Message.receipt_at.is_null() & of_carrier
+    # Look without a lock first: most reports on a text are not the first one
+    news = [each.id for each in Message.select(Message.id).where(Message.id.in_([*ids]), is_news)]
+    if news:
+        with db.atomic():
+            _lock(news)
+            Message.update(heard_of=True).where(Message.id.in_(news), is_news).execute()
 
 
 def _counts(said, message):
@@ -218,7 +256,8 @@ def unmatched(since: datetime, now: datetime) -> int:
     The latest do not count: the acceptance of their texts may yet be recorded.
     """
     at = EarlyReceipt.received_at
-    return EarlyReceipt.select().where(at >= since, at < now - LATE).count()
+    unmatched = EarlyReceipt.select().where(at >= since, at < now - LATE)
+    return unmatched.where(EarlyReceipt.is_final).count()
 
 
 def forget_unmatched(now: datetime) -> int:
@@ -251,9 +290,20 @@ def _apply(said, at, carrier, now):
 
     `at` is when the receipt came. A message that it ends is finished now, for retention.
     """
-    copy = copy_of(said, at, carrier)
-    if copy is None:
-        return said.message_id if _is_of_other_part(said, carrier) else None
+    if isinstance(said, Shown):
+        copy = _latest_copy(said, carrier)
+        id = copy and copy.message_id
+    elif copy := copy_of(said, at, carrier):
+        return _apply_to(copy, said, at, carrier, now)
+    else:
+        id = said.message_id if _is_of_other_part(said, carrier) else None
+    if id:
+        _hear([id], carrier)
+    return id
+
+
+def _apply_to(copy, said, at, carrier, now):
+    """Apply a receipt to the message of a copy; return the message's id."""
     id = copy.message_id
     if copy.result in (None, Result.UNCLEAR):  # the receipt also shows that it was accepted
         _lock([id])
@@ -262,7 +312,8 @@ def _apply(said, at, carrier, now):
     status = Status.DELIVERED if said.delivered else Status.UNDELIVERED
     counts = copy.is_current() if said.delivered else copy.is_latest_taken()
     changes = {"status": status, "last_error": said.reason, "receipt_at": at}
-    Message.change(Message.update(changes).where(counts, _MAY_BECOME[status]))
+    if not Message.change(Message.update(changes).where(counts, _MAY_BECOME[status])):
+        _hear([id], carrier)
     copy.note_receipt(status, at)
     about = {"message_id": str(id)}
     log.info("message %s is %s by a receipt of %s", id, status, carrier, extra=about)
@@ -275,13 +326,17 @@ def copy_of(said: Receipt, at: datetime, carrier: str) -> Attempt | None:
     It is the latest copy with this reference, or else the first open copy of the message that the
     receipt names. If it names no message, its phone number may tell.
     """
-    has_it = (Attempt.reference == said.reference) & (Attempt.carrier == carrier)
-    latest = Attempt.select().where(has_it).order_by(Attempt.ended_at.desc()).first()
-    if latest:
+    if latest := _latest_copy(said, carrier):
         return latest
     if said.message_id:
         return _open_copy(said, carrier)
     return by_number.only_doubt(said, at, carrier) if said.number else None
+
+
+def _latest_copy(said, carrier):
+    """Return the latest copy with the reference of a report."""
+    has_it = (Attempt.reference == said.reference) & (Attempt.carrier == carrier)
+    return Attempt.select().where(has_it).order_by(Attempt.ended_at.desc()).first()
 
 
 def _open_copy(said, carrier):

@@ -39,7 +39,9 @@ def _recent_copies(phone, at, carrier):
     """Return some copies of texts to a number that a carrier recently got, or may have got."""
     recent = Message.finished_at.is_null() | (Message.finished_at > at - RECEIPTS_KEPT)
     given = Attempt.is_open() | (Attempt.ended_at > at - RECEIPTS_KEPT)
-    return [*Attempt.given_to(phone, carrier).where(recent, given).limit(MOST_COPIES)]
+    return [
+        *Attempt.given_to(phone, Attempt.carrier == carrier).where(recent, given).limit(MOST_COPIES)
+    ]
 
 
 def kept_lately(phones: Collection[str]) -> ModelSelect:

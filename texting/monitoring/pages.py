@@ -34,7 +34,7 @@ DOCS |= dict.fromkeys(("swagger-ui-bundle.js", "swagger-ui.css", "favicon-32x32.
 ARRIVALS = {  # of each carrier that reports whether texts arrived
     "delivered": "Texts taken 10 to 60 minutes ago that were delivered.",
     "undelivered": "Texts taken 10 to 60 minutes ago that were not delivered.",
-    "unheard": "Texts taken 10 to 60 minutes ago that have no receipt.",
+    "unheard": "Texts taken 10 to 60 minutes ago of which nothing was heard.",
     "median_seconds": "The median time until such texts were delivered.",
     "ended": "Texts that failed, were delivered or were not in the last hour.",
     "failed": "Texts that failed in the last hour.",

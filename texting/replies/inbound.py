@@ -17,7 +17,7 @@ from texting.access.keys import ApiKey
 from texting.access.limits import SECOND, KeyUse, Limit, lock_numbers, needs
 from texting.carriers import LateAnswer, OptOut, Receipt, Shown
 from texting.carriers.alphabets import count_parts
-from texting.carriers.lanes import of_answers
+from texting.carriers.lanes import TESTERS, of_answers
 from texting.database import EPOCH, all_but_broken, db
 from texting.database.clock import SKEW
 from texting.events.outbox import Event
@@ -32,6 +32,9 @@ from texting.replies.opt_outs import OptOutMessage
 
 BELONGS_WITHIN = timedelta(days=30)
 """How long after a message a reply still belongs to it."""
+
+SLOW = timedelta(minutes=5)
+"""By how much a phone's clock may be behind."""
 
 SETTLED_AT_ONCE = 20  # replies, each in a transaction of its own
 
@@ -51,11 +54,15 @@ class ReplyRules(NamedTuple):
     stop_reply: str | None
     help_reply: str | None
     key_limits: tuple[Limit, ...] = ()  # of keys without limits of their own
+    others: frozenset[str] | None = None  # the names of other accounts; None if not known
 
     @classmethod
-    def of(cls, settings: Any, carrier: str) -> Self:
-        answers = settings.stop_reply, settings.help_reply
-        return cls(carrier, settings.check_dnc, *answers, settings.key_limits)
+    def of(cls, settings: Any, carrier: str, account: Collection[str] = ()) -> Self:
+        """Return the rules for replies through a carrier, and other names of its account."""
+        answers, names = (settings.stop_reply, settings.help_reply), settings.carrier_configs
+        others = {TESTERS, *(each.name for each in names)} - {carrier, *account}
+        limits = settings.key_limits
+        return cls(carrier, settings.check_dnc, *answers, limits, frozenset(others))
 
 
 def record(
@@ -102,7 +109,7 @@ def record_reply(said: carriers.IncomingText, now: datetime, rules: ReplyRules) 
         lock_numbers([number])
         if not OptOutMessage.note(said.message_ids, now):
             return
-        draft = _draft(said, now, rules.carrier)
+        draft = _draft(said, now, rules)
         reply = _reply_of_part(draft, said, now, rules.carrier) if said.part else draft
         if reply is None:
             return
@@ -163,27 +170,44 @@ def _meaning_of(reply, said):
     return meaning.read_part(said.text) if reply.due_at else _read(reply.text, said.word)
 
 
-def _draft(said, now, carrier):
+def _draft(said, now, rules):
     """Return an unsaved reply, with the message that it belongs to."""
     is_told = said.at and said.at >= EPOCH and said.at <= now + SKEW
     at = said.at if is_told else now
-    reply = Reply(id=new_id(now), carrier=carrier, number=said.number, at=at, received_at=now)
-    reply.text = Reply.text.db_value(said.text)
-    if message := message_of(said.number, at, carrier):
+    message, is_slow = message_of(said.number, at, now, rules)
+    reply = Reply(id=new_id(now), carrier=rules.carrier, number=said.number, at=at)
+    reply.received_at, reply.text = now, Reply.text.db_value(said.text)
+    reply.has_slow_clock = is_slow
+    if message:
         reply.message_id, reply.key = message.id, message.key_id
         reply.available_to_group = message.available_to_group
     return reply
 
 
-def message_of(number: str, at: datetime, carrier: str) -> Message | None:
-    """Return the message that a reply belongs to, or None.
+def message_of(
+    number: str, at: datetime, now: datetime, rules: ReplyRules
+) -> tuple[Message | None, bool]:
+    """Return the message that a reply belongs to, or None, and whether its clock is slow.
 
-    It is the latest to this number that the carrier was given in the BELONGS_WITHIN before.
+    It is the latest to this number that the carrier was given in the BELONGS_WITHIN before. If
+    there is none, it is one that was given under another name of its account: a configured one, or
+    one that is gone. A text that was given before the reply arrived may seem to be later than it.
     """
+    names = [Attempt.carrier == rules.carrier]
+    if rules.others is not None:
+        names.append(Attempt.carrier.not_in(rules.others))
+    for of_carrier in names:
+        for is_slow, until in ((False, at), (True, min(at + SLOW, now))):
+            if message := _latest_given(number, at, until, of_carrier):
+                return message, is_slow
+    return None, False
+
+
+def _latest_given(number, at, until, of_carrier):
     given_at = Attempt.begun_at
     # Carriers report whole seconds
-    in_time = (given_at >= at - BELONGS_WITHIN) & (given_at < at + SECOND)
-    given = Attempt.given_to(number, carrier).where(in_time)
+    in_time = (given_at >= at - BELONGS_WITHIN) & (given_at < until + SECOND)
+    given = Attempt.given_to(number, of_carrier).where(in_time)
     given = given.select(Message.id, Message.key, Message.available_to_group).objects(Message)
     return given.order_by(given_at.desc(), Message.id.desc()).first()
 
@@ -239,7 +263,7 @@ def _answer_to(reply, means, said, now, rules):
 
     The carrier may have answered, it may be too late, or the number got this answer recently.
     """
-    if not reply.message_id or said.word or now - min(reply.at, now) >= ANSWER_WITHIN:
+    if not reply.message_id or said.word or now - _said_at(reply, now) >= ANSWER_WITHIN:
         return None
     is_help = means is Meaning.HELP
     word = "STOP" if reply.opted_out else "HELP" if is_help else None
@@ -267,7 +291,7 @@ def _tell(reply, now):
 
 def _answer(reply, word, text, now, key_limits):
     """Queue the automatic answer to a reply; it counts for its key's limits."""
-    said_at = min(reply.at, now)
+    said_at = _said_at(reply, now)
     message = NewMessage(
         id=new_id(now),
         key=reply.key,
@@ -291,6 +315,11 @@ def _answer(reply, word, text, now, key_limits):
     limits = ApiKey.get_by_id(message.key).limits_or(key_limits)
     KeyUse.add(needs(limits, message.key, message.second, message.parts))
     log.info("message %s answers reply %s", message.id, reply.id)
+
+
+def _said_at(reply, now):
+    """Return when a reply was written, as far as its clock can be believed."""
+    return now if reply.has_slow_clock else min(reply.at, now)
 
 
 def _was_answered(number, word, now):

@@ -12,12 +12,16 @@ from peewee import SQL, Tuple, Value, fn
 from texting.access.keys import ApiKey, Role
 from texting.access.rules import LAST
 from texting.database import PAGE, db, in_pages, pause
-from texting.replies.model import MAY_BE_NO, READ, URGENCY, WAITS, Reply
+from texting.replies.model import IS_DONE, MAY_BE_NO, READ, URGENCY, WAITS, Reply
 from texting.reports.listings import Cursor
 from texting.reports.search import look_through, matches
 
-RANKS = (WAITS & MAY_BE_NO, WAITS & SQL("NOT may_be_no"), SQL("(read_at IS NOT NULL OR opted_out)"))
-"""The conditions for the ranks in which the desk lists replies, first rank first."""
+RANKS = (
+    ("reply_waiting", f"{WAITS.sql} AND may_be_no = true"),
+    ("reply_waiting", f"{WAITS.sql} AND may_be_no = false"),
+    ("reply_done", IS_DONE.sql),
+)
+"""The ranks in which the desk lists replies: their indexes and conditions, first rank first."""
 
 KEYS = '(SELECT id FROM api_key WHERE "group" = ?) AS api_key'
 IS_SHOWN = "(due_at IS NULL OR due_at <= ?)"
@@ -144,20 +148,43 @@ def page(
     """
     found = []
     for rank in range(after.rank if after else 0, len(RANKS)):
-        replies = Reply.shown(now).where(RANKS[rank])
         begin = after if after and after.rank == rank else None
         left = limit - len(found)
-        if person.role != Role.OPERATOR:
+        if person.role == Role.OPERATOR:
+            ids = _latest_of_all(rank, begin, left, now, excluded)
+        else:
             ids = _latest_of_group(person.group, rank, begin, left, now, excluded)
-            replies = replies.where(Reply.id.in_(ids))
-        if excluded:
-            replies = replies.where(Reply.number.not_in([*excluded]))
-        if begin:
-            replies = replies.where(_is_before(begin))
-        found.extend(replies.order_by(Reply.at.desc(), Reply.id.desc()).limit(left))
+        replies = [*Reply.select().where(Reply.id.in_(ids))] if ids else []
+        replies = [each for each in replies if each.rank == rank]  # unless it has just changed
+        found.extend(sorted(replies, key=attrgetter("at", "id"), reverse=True))
         if len(found) >= limit:
             break
     return found
+
+
+def _latest_of_all(rank, after, limit, now, excluded):
+    """Return the ids of the latest replies of a rank, in the order of `page`.
+
+    The index has all that this looks at: a number may have sent any number of long replies.
+    """
+    after = after or Cursor(rank, LAST, uuid.UUID(int=0))
+    index, of_rank = RANKS[rank]
+    given = db.rows_of_array("given", "text")
+    sql = (
+        f"SELECT id FROM reply {db.by_index(index)} WHERE {of_rank} AND {IS_SHOWN} "
+        f"AND (at, id) < (?, ?) AND number NOT IN (SELECT value FROM {given}) "
+        "ORDER BY at DESC, id DESC LIMIT ?"
+    )
+    due = Reply.due_at.db_value(now)
+    values = (
+        due,
+        Reply.at.db_value(after.at),
+        Reply.id.db_value(after.id),
+        db.array(excluded),
+        limit,
+    )
+    found = db.execute_sql(sql.replace("?", db.param), values).fetchall()
+    return [Reply.id.python_value(id) for (id,) in found]
 
 
 def _latest_of_group(group, rank, after, limit, now, excluded):

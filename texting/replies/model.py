@@ -47,6 +47,8 @@ WAITS = SQL("read_at IS NULL AND NOT opted_out")
 
 MAY_BE_NO = SQL("may_be_no")
 
+IS_DONE = SQL("(read_at IS NOT NULL OR opted_out)")
+
 READ = 2
 """The rank of replies that nobody has to read."""
 
@@ -80,6 +82,7 @@ class Reply(Table):
     # When it is shown even if parts are missing
     due_at = InstantField(PARTS_WITHIN, null=True)
 
+    has_slow_clock = False  # whether its message was given after `at`, and before its arrival
     others = 0  # how many more replies its number sent, if a query counted them
 
     @classmethod
@@ -217,8 +220,11 @@ def read_number(text: str, region: str | None) -> str:
         raise
 
 
+_OF_PAGES = [Reply.at, Reply.id, Reply.number, Reply.due_at]
+
 for _name, _columns, _where in (
-    ("reply_waiting", [Reply.may_be_no, Reply.at, Reply.id], WAITS),
+    ("reply_waiting", [Reply.may_be_no, *_OF_PAGES], WAITS),
+    ("reply_done", _OF_PAGES, IS_DONE),
     ("reply_maybe", [Reply.number], MAY_BE_NO),
     ("reply_key", [Reply.key, Reply.at, Reply.id], SQL("available_to_group")),
     ("reply_unread", [Reply.at, Reply.id], SQL("read_at IS NULL")),

@@ -36,12 +36,13 @@ class Arrivals(NamedTuple):
     ended: int  # failed, delivered or undelivered
     failed: int
     not_arrived: int
-    awaited: int  # taken within HEARD_WITHIN, and nothing heard of them yet
+    awaited: int  # taken within HEARD_WITHIN, and without a final receipt yet
     reason: str | None = None  # the commonest for which they failed or did not arrive
+    pending: int = 0  # taken like the first ones, and reported on, but not finally
 
     @property
     def taken(self) -> int:
-        return self.delivered + self.undelivered + self.unheard
+        return self.delivered + self.undelivered + self.pending + self.unheard
 
     @property
     def lacks_receipts(self) -> bool:
@@ -58,9 +59,10 @@ class Arrivals(NamedTuple):
     def of_taken(self) -> str:
         """What was heard of the texts that it took, in words."""
         median = "" if self.median_seconds is None else f" (median {self.median_seconds} s)"
+        pending = f"{self.pending} pending, " if self.pending else ""
         return (
             f"{self.taken} taken 10 to 60 minutes ago, {self.delivered} delivered{median}, "
-            f"{self.undelivered} not delivered, {self.unheard} without a receipt"
+            f"{self.undelivered} not delivered, {pending}{self.unheard} without a receipt"
         )
 
     @property
@@ -79,7 +81,7 @@ def arrivals(now: datetime, carriers: Collection[str]) -> list[Arrivals]:
     One query groups them by whole seconds until delivery, so the median needs no other.
     """
     since = now - HOUR
-    columns = Message.carrier, Message.status
+    columns = Message.carrier, Message.status, Message.heard_of
     is_young = (Message.finished_at > now - HEARD_WITHIN).alias("is_young")
     groups = Message.select(*columns, is_young, DELAY.alias("delay"), fn.COUNT(SQL("*")))
     groups = groups.where(
@@ -88,22 +90,27 @@ def arrivals(now: datetime, carriers: Collection[str]) -> list[Arrivals]:
         Message.carrier.in_([*carriers]),
     )
     of_carrier = {name: (Counter(), Counter(), Counter()) for name in sorted(carriers)}
+    pending = Counter()
     found = groups.group_by(*columns, SQL("is_young"), SQL("delay")).tuples() if carriers else ()
-    for name, status, young, delay, texts in found:
+    for name, status, heard_of, young, delay, texts in found:
         old, recent, delays = of_carrier[name]
+        if heard_of and status == Status.SENT and not young:
+            pending[name] += texts
         (recent if young else old)[status] += texts
         if delay is not None and not young:
             delays[max(0, delay)] += texts
-    return [_arrivals(name, *counts, since) for name, counts in of_carrier.items()]
+    return [_arrivals(name, *counts, pending[name], since) for name, counts in of_carrier.items()]
 
 
-def _arrivals(carrier, old, recent, delays, since):
+def _arrivals(carrier, old, recent, delays, pending, since):
     both = old + recent
     failed, not_arrived = both[Status.FAILED], both[Status.UNDELIVERED]
     ended = failed + not_arrived + both[Status.DELIVERED]
     reason = _commonest_reason(carrier, since) if failed or not_arrived else None
-    settled = old[Status.DELIVERED], old[Status.UNDELIVERED], old[Status.SENT], _median(delays)
-    return Arrivals(carrier, *settled, ended, failed, not_arrived, recent[Status.SENT], reason)
+    unheard = old[Status.SENT] - pending
+    settled = old[Status.DELIVERED], old[Status.UNDELIVERED], unheard, _median(delays)
+    awaited = recent[Status.SENT]
+    return Arrivals(carrier, *settled, ended, failed, not_arrived, awaited, reason, pending)
 
 
 def _median(delays):

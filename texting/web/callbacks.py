@@ -45,12 +45,16 @@ def answer() -> Response | None:
                 heard[each] = carrier.callback(callback)
     if not heard:
         abort(403, REFUSAL)
-    # Several may have one secret
-    sender = max(heard, key=lambda each: (each == name, carriers[each].is_named_in(callback)))
+
+    def fits(each):
+        is_named = carriers[each].is_named_in(callback)
+        return carriers[each].calls_all_names and is_named, each == name, is_named
+
+    sender = max(heard, key=fits)  # several may have one secret
     events = heard[sender]
     if kind == "status" and name not in carriers:
         sender = name  # its texts are stored under its name of that time
-    inbound.record(events, clock.now(), ReplyRules.of(settings, sender))
+    inbound.record(events, clock.now(), ReplyRules.of(settings, sender, {name, *heard}))
     response = Response(status=204)
     del response.headers["Content-Type"]
     return response

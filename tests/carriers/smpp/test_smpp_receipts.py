@@ -9,7 +9,7 @@ from carrier_errors import NUMBER, send
 from running import wait_until
 from smpp_peer import delivery, pdu
 from smpp_texts import answers_to, received
-from texting.carriers import IncomingText, Part, Receipt
+from texting.carriers import IncomingText, Part, Receipt, Shown
 
 RECEIPT = (
     b"id:%s sub:001 dlvrd:001 submit date:2611211200 done date:2611211201 stat:%s err:%s text:x"
@@ -121,14 +121,20 @@ def test_msg_id_type_says_in_what_digits_answers_and_receipts_name_a_text(
 
 
 @pytest.mark.parametrize(
+    ("text", "tlvs"),
+    [
+        *((RECEIPT % (b"7a", s, b"000"), ()) for s in (b"ENROUTE", b"ACCEPTD", b"UNKNOWN")),
+        (b"", [(MESSAGE_ID, b"7a\0"), (STATE, b"\1")]),
+    ],
+)
+def test_a_receipt_that_is_not_final_shows_that_the_peer_has_the_text(deliver, text, tlvs):
+    assert deliver(text, esm_class=4, tlvs=tlvs) == Shown("7a")
+
+
+@pytest.mark.parametrize(
     ("octets", "options"),
     [
-        *(
-            (RECEIPT % (b"7a", state, b"000"), {"esm_class": 4})
-            for state in (b"ENROUTE", b"ACCEPTD", b"UNKNOWN")
-        ),
         (RECEIPT % (b"7a", b"DELIVRD", b"000"), {"esm_class": 0x20}),
-        (b"", {"esm_class": 4, "tlvs": [(MESSAGE_ID, b"7a\0"), (STATE, b"\1")]}),
         (b"", {"esm_class": 4, "tlvs": [(MESSAGE_ID, b""), (STATE, b"")]}),
         (b"stat:DELIVRD", {"esm_class": 4}),
         (b"\xff\xfe", {"esm_class": 4}),
