@@ -44,9 +44,9 @@ WAITS = ("waiting for approval", "waiting for a carrier")
 MANY = 1_000  # messages that wait; they are counted up to here, since texts go out meanwhile
 
 TEND_EVERY = 5  # seconds between rounds of chores, like promotion
-TENDS = 0.2  # seconds of chores in a round, plus a batch: texts may have to wait
+CHORES_BUDGET = 0.2  # seconds of chores in a round, plus a batch: texts may have to wait
 LOOK_EVERY = 1  # seconds until an idle sender looks again
-LISTENS = 5  # seconds that a single pass lasts at least, if a carrier delivers over a session
+SHORTEST_LISTENING = 5  # seconds of a single pass, if a carrier delivers over a session
 
 log = logging.getLogger("scheduler")
 counts_log = logging.getLogger("counts")  # on standard output, whatever LOG_LEVEL is
@@ -91,7 +91,7 @@ class Scheduler:
         shown, listens = None, any(sender.carrier.listens for sender in self.senders)
         while True:
             status, now = 0, self.clock.monotonic()
-            end = now + (every or listens * LISTENS)
+            end = now + (every or listens * SHORTEST_LISTENING)
             try:
                 # While texts are sent, passes are long, so that beginning them costs little
                 longest = now + max(every or 0, TEND_EVERY)
@@ -213,7 +213,7 @@ class Scheduler:
             self.tend_at, self.step_at = self.clock.monotonic() + TEND_EVERY, 0
         while self.chores and not self.stop.is_requested:
             chore, has_more = self.chores[0], False
-            with database.passed_over(log, f"{chore.__qualname__} is left for now"):
+            with database.skip_on_error(log, f"{chore.__qualname__} is left for now"):
                 has_more = chore(now)
             if not has_more:
                 self.chores.popleft()
@@ -221,7 +221,7 @@ class Scheduler:
             if chore != self.date_back:  # which stays first: the others depend on what it changes
                 self.chores.rotate(-1)
             self.step_at = 0  # there may be new texts to send
-            if self.clock.monotonic() - monotonic >= TENDS:
+            if self.clock.monotonic() - monotonic >= CHORES_BUDGET:
                 break
 
     def begin_chores(self, now: datetime) -> None:
@@ -249,7 +249,7 @@ class Scheduler:
     def date_back(self, now: datetime) -> bool:
         """Date back what lies in the future, because the clock was set back."""
         table = self.to_date_back[0]
-        with database.passed_over(log, f"{table.__name__} is not dated back"):
+        with database.skip_on_error(log, f"{table.__name__} is not dated back"):
             if table.date_back(now):
                 return True
         self.to_date_back.popleft()
@@ -259,7 +259,7 @@ class Scheduler:
         """Take over what dead schedulers had in hand."""
         dead, self.suspects_death = self.pulse.watch(self.settings.claim_timeout)
         for each in dead:
-            with database.passed_over(log, f"what scheduler {each.sender} had in hand is left"):
+            with database.skip_on_error(log, f"what scheduler {each.sender} had in hand is left"):
                 Heartbeat.end(each.sender, each.beats)
         unable = {*self.routes.names, TESTERS} - self.routes.can_be_asked
         taken_over = doubts.take_over(now, unable)

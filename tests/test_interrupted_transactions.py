@@ -16,7 +16,7 @@ from app import create_app
 from desk_visitor import Visitor, ask, issue
 from samples import DAY, HOUR, LONDON, MINUTE, NEIGHBOUR, NEW_YORK, TUESDAY_NOON
 from signed_callbacks import TOKEN, TWILIO, of_twilio
-from stored_messages import SENDER, again, claim, decide_on, held, key_named, store, take_over
+from stored_messages import SENDER, again, claim, decide_on, held, key_named, store
 from texting import database
 from texting.access.do_not_call import OptedOut
 from texting.carriers import IncomingText, Receipt
@@ -173,7 +173,8 @@ def a_death():
     """A scheduler died with two texts in hand."""
     held(Status.SENDING)
     held(Status.SENDING)
-    return lambda: take_over(TUESDAY_NOON)
+    Heartbeat.delete().execute()
+    return lambda: doubts.take_over(TUESDAY_NOON, ())
 
 
 def a_claim():

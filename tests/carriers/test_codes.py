@@ -9,7 +9,7 @@ from carrier_servers import playing
 from kits import CLASSES, KITS, WITH_SERVER
 from texting.carriers.http import STATUSES, HttpCarrier
 
-GROUPS = {"for_good": "for good", "too_fast": "too fast", "account": "the account"}
+GROUPS = {"permanent": "for good", "too_fast": "too fast", "account": "the account"}
 
 
 def codes_of(name, group):

@@ -77,19 +77,19 @@ def test_where_replies_go_is_said_on_the_page_of_each_carrier_that_calls_back(na
 
 @by_all
 def test_the_docs_sort_a_carriers_answers_as_it_does(name):
-    for_good, too_fast, account = (
+    permanent, too_fast, account = (
         {*map(int, getattr(CLASSES[name].codes, group))}
         | {*(getattr(STATUSES, group) if KITS[name].needs_json else ())}
-        for group in ("for_good", "too_fast", "account")
+        for group in ("permanent", "too_fast", "account")
     )
     cells = row(name, "Carrier | Permanent")[:3]
     cells = [re.sub("401 to 404", "401, 402, 403, 404", cell) for cell in cells]
     described = [{int(code, 0) for code in re.findall(r"0x\w+|\d+", cell)} for cell in cells]
     if "and the like" in cells[0]:  # Twilio has hundreds
-        assert described[0] <= for_good
+        assert described[0] <= permanent
         assert described[2] <= account
-        for_good, account = described[0], described[2]
-    assert described == [for_good, too_fast, account]
+        permanent, account = described[0], described[2]
+    assert described == [permanent, too_fast, account]
 
 
 @by_all

@@ -77,7 +77,7 @@ class Codes(NamedTuple):
     A code in no group is temporary: it costs a retry, but the text is not given up at once.
     """
 
-    for_good: Collection = ()
+    permanent: Collection = ()
     account: Collection = ()
     too_fast: Collection = ()
     no_route: Collection = ()  # each of these is in another group, too
@@ -86,7 +86,7 @@ class Codes(NamedTuple):
         """Return the CarrierError that a code means; `flags` are more fields of CarrierError."""
         return CarrierError(
             reason,
-            permanent=code in self.for_good,
+            permanent=code in self.permanent,
             account=code in self.account,
             too_fast=code in self.too_fast,
             no_route=code in self.no_route,

@@ -12,7 +12,7 @@ from texting.carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, mute
 
 # Plugins report only the HTTP status. 400 and 422 can be about the account or about the text, so
 # they are temporary: one more retry does no harm.
-CODES = Codes(for_good={413}, account={401, 402, 403}, too_fast={429})
+CODES = Codes(permanent={413}, account={401, 402, 403}, too_fast={429})
 NO_ANSWER = "Socket Exception"  # prefix of a plugin's DEBUG line about an exception of requests
 # Exceptions of urllib3 in such a line which are certain to mean that no connection was made.
 UNREACHED = r"NewConnectionError|NameResolutionError|ConnectTimeoutError|CERTIFICATE_VERIFY_FAILED"

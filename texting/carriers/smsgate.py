@@ -39,7 +39,7 @@ class SmsGate(HttpCarrier):
     keeps_ids, calls_all_names = timedelta.max, True
     callback_methods = ("POST",)
     delivered, failed = ("sms:delivered",), ("sms:failed",)
-    codes = Codes(for_good={400, 413}, account={401, 402, 403, 404}, too_fast={429, 503})  # HTTP
+    codes = Codes(permanent={400, 413}, account={401, 402, 403, 404}, too_fast={429, 503})  # HTTP
     options: ClassVar = {"key": None, "sim": None, "region": None}
 
     def __init__(self, url: str, concurrency: int, timeout: float, callbacks: str | None):

@@ -64,7 +64,7 @@ class Webhook(SignedPosts):
     name, title = "webhook", "the webhook"
     options: ClassVar = {"secret": None}
     keeps_ids = timedelta.max  # the receiver's duty
-    codes = Codes(for_good={400, 413, 422}, account={401, 403, 404}, too_fast={429})  # HTTP
+    codes = Codes(permanent={400, 413, 422}, account={401, 403, 404}, too_fast={429})  # HTTP
 
     def __init__(self, url: str, concurrency: int, timeout: float, *_: object):
         address = url.partition("+")[2]

@@ -31,7 +31,7 @@ def start(settings: Settings) -> None:
 def _look_again(settings):
     while True:
         time.sleep(LOOK_EVERY)  # first: a scheduler may be starting, too
-        with database.survived(log, "no notices"):
+        with database.log_errors(log, "no notices"):
             if health.read(clock.now(), settings).is_silent and is_first(clock.now()):
                 notify()
 

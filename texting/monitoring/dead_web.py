@@ -69,7 +69,7 @@ def ask_again(url: str) -> None:
 
 def _ask(url, pauses):
     """Ask until there is an answer, with these pauses between tries; note whether there was one."""
-    with database.survived(log, "PUBLIC_URL is not asked"):
+    with database.log_errors(log, "PUBLIC_URL is not asked"):
         answered = answers(url)
         for pause in () if answered else pauses:
             time.sleep(pause)

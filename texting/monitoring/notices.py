@@ -386,7 +386,7 @@ class Notices:
 
     def look(self) -> None:
         """Notice what is new, and send what is due."""
-        with database.survived(log, "no notices"):
+        with database.log_errors(log, "no notices"):
             now = clock.now()
             OutgoingNotice.delete_some(OutgoingNotice.next_try_at < now - KEPT)
             write, places = partial(OutgoingNotice.write, self._numbers, now), count()
@@ -402,7 +402,7 @@ class Notices:
     def _serve(self, address, looks):
         """Send an address what is due, after each look."""
         while looks.get():
-            with database.survived(log, str(address)):
+            with database.log_errors(log, str(address)):
                 while notice := OutgoingNotice.claim(address.number, clock.now()):
                     if address.send(notice.notification):
                         notice.end()

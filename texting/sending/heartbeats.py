@@ -67,7 +67,7 @@ class Pulse:
             self.sender = sender
         self.note_beat(before)
 
-    def lives_on(self) -> bool:
+    def beat_in_transaction(self) -> bool:
         """Beat in a transaction that claims something; return False if this sender is dead.
 
         Nobody can declare it dead before the transaction ends; so who takes over finds the claim.

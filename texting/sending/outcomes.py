@@ -16,17 +16,17 @@ from texting.recipients.hours import BusinessHours, NeverOpens
 
 LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES amount to
 MOST_DEATHS = 3  # of schedulers while they had a text
-PUT_OFF = timedelta(minutes=1)  # for a text while the carrier may have an equal one
+EQUAL_TEXT_DELAY = timedelta(minutes=1)  # for a text while the carrier may have an equal one
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 GIVEN_AGAIN_AFTER = timedelta(seconds=10)  # a text in doubt, if its carrier keeps ids
-GIVEN_AGAIN_WITHIN = timedelta(minutes=1)
+LONGEST_REPEAT_PAUSE = timedelta(minutes=1)
 UNANSWERED = f"given to the carrier without an answer; {MAY_HAVE_TAKEN_IT}"
 
 
 class Terms(NamedTuple):
     """The rules of a message's key, and what its carrier can do."""
 
-    askable: bool  # the carrier can say whether it took a text in doubt, if only to a repeat
+    settles_doubts: bool  # the carrier can say whether it took a text in doubt, if only to a repeat
     are_several: bool  # there are other carriers
     retry_delay: int  # seconds
     key: Rules
@@ -109,8 +109,8 @@ def judge(
         postponed = _postponed(message, terms.key, now)
     except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
         return Outcome(Status.FAILED, _perhaps_taken(f"the number {error}", message.in_doubt))
-    if postponed is None and has_equal and terms.askable:
-        return Outcome(Status.SCHEDULED, send_at=now + PUT_OFF, waits_for="an equal text")
+    if postponed is None and has_equal and terms.settles_doubts:
+        return Outcome(Status.SCHEDULED, send_at=now + EQUAL_TEXT_DELAY, waits_for="an equal text")
     return postponed
 
 
@@ -240,14 +240,14 @@ def after_error(
         return Outcome(Status.QUEUED, send_at=behind_others)
     last = message.attempts >= message.max_retries
     if error.in_doubt:
-        last = not terms.askable and (last or message.in_doubt > 0)
+        last = not terms.settles_doubts and (last or message.in_doubt > 0)
     if error.permanent or last:
         reason = _perhaps_taken(str(error), message.in_doubt or error.in_doubt)
         return Outcome(Status.FAILED, reason, counted=True, doubt=error.in_doubt)
     at = now + retry_delay(message.attempts, terms.retry_delay)
     if error.in_doubt and terms.keeps_ids:
         at = now + GIVEN_AGAIN_AFTER
-    elif error.in_doubt and terms.askable:
+    elif error.in_doubt and terms.settles_doubts:
         at = max(at, now + LISTED_WITHIN)
     counted = bool(message.auto_reply_to) or not (is_probe and error.silent)
     return Outcome(Status.SCHEDULED, str(error), at, counted, error.in_doubt)
@@ -279,7 +279,7 @@ def asked_again_after(
     if error.account:  # its pause says when
         return timedelta(0)
     if terms.keeps_ids:
-        return min(max(age, GIVEN_AGAIN_AFTER), GIVEN_AGAIN_WITHIN)
+        return min(max(age, GIVEN_AGAIN_AFTER), LONGEST_REPEAT_PAUSE)
     first = max(terms.retry_delay, 1)  # or a pass would ask for as long as there is no answer
     return retry_delay(min(message.attempts, message.max_retries), first)
 

@@ -52,7 +52,7 @@ class Questions:
             if self.is_received(message, now):
                 self.sender.recorder.note_move(send, "sent")
             elif (message.to, message.message) in under_way:  # a person has retried this one
-                doubts.ask_again_at(message.id, self.name, now + outcomes.PUT_OFF)
+                doubts.ask_again_at(message.id, self.name, now + outcomes.EQUAL_TEXT_DELAY)
             elif copies := doubts.unclear_at(self.name, message.id):
                 send.kind, send.since, send.copy = Kind.AGAIN, copies[0].begun_at, copies[0].copy
                 if self.carrier.can_be_asked:
@@ -69,7 +69,7 @@ class Questions:
     def take(self, messages: list[Message], now: datetime) -> list[Message]:
         """Claim the questions about messages; return those that no other scheduler has claimed."""
         with db.atomic():
-            if not self.sender.pulse.lives_on():
+            if not self.sender.pulse.beat_in_transaction():
                 return []
             owner = self.sender.pulse.sender
             return [each for each in messages if doubts.take(each.id, self.name, owner, now)]
@@ -90,7 +90,7 @@ class Questions:
         paused = {key.id for key in ApiKey.paused()}
         for send in questions:
             send.message = message = locked.get(send.message.id, send.message)
-            later = Outcome(Status.SCHEDULED, send_at=now + outcomes.PUT_OFF)
+            later = Outcome(Status.SCHEDULED, send_at=now + outcomes.EQUAL_TEXT_DELAY)
             if message.status in WAITING and message.id in locked:
                 about = rules[message.key_id], opted_out.get(message.to), now
                 outcome = self.sender.judge_one(send, *about, has_equal=False)

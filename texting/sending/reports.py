@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from texting.carriers import Carrier, CarrierError, IncomingText, OptOut, Report, TooFast
-from texting.database import all_but_broken, passed_over
+from texting.database import skip_broken, skip_on_error
 from texting.replies import inbound
 from texting.replies.inbound import ReplyRules
 from texting.sending.carrier_state import CarrierState
@@ -142,7 +142,7 @@ class ReportRecorder:
         replies, until = self.reading.replies, self.reading.until
         for reply in replies[:RECORDED_AT_ONCE]:
             if not (until and reply.at and reply.at > until):
-                with passed_over(log, self.not_recorded(reply)):
+                with skip_on_error(log, self.not_recorded(reply)):
                     inbound.record([reply], self.watch.clock.now(), self.rules)
         del replies[:RECORDED_AT_ONCE]
 
@@ -165,7 +165,7 @@ class ReportRecorder:
         def record(events):
             inbound.record(events, now, self.rules)
 
-        all_but_broken(record, some[: at_once or 1], log, self.not_recorded)
+        skip_broken(record, some[: at_once or 1], log, self.not_recorded)
         del self.unrecorded[: at_once or 1]
         return bool(some)
 

@@ -12,7 +12,7 @@ from typing import Self
 from peewee import SQL, IntegerField
 
 from texting.access.audit import Action, Audit
-from texting.database import PAGE, PAST, InstantField, Table, all_but_broken, db, isoformat
+from texting.database import PAGE, PAST, InstantField, Table, db, isoformat, skip_broken
 from texting.messages.model import FINISHED, HAS_ENDED, Message, has_status
 from texting.replies.model import Reply
 from texting.replies.opt_outs import OptOutMessage
@@ -81,7 +81,7 @@ def purge_some(since: datetime | None, before: datetime) -> tuple[int, datetime 
     def purge(ids):
         return Message.delete().where(old, Message.id.in_(ids)).execute()
 
-    purged = sum(all_but_broken(purge, ids, log, "message {} is not purged".format))
+    purged = sum(skip_broken(purge, ids, log, "message {} is not purged".format))
     return purged, before if len(ids) < PAGE else since
 
 
@@ -103,7 +103,7 @@ def redact_oldest(since: datetime | None, before: datetime) -> tuple[int, dateti
         found.extend(some.where(since).order_by(Message.finished_at).limit(PAGE).tuples())
     oldest = sorted(found)[:PAGE]
     ids = [id for _, id in oldest]
-    redacted = sum(all_but_broken(redact, ids, log, "message {} is not redacted".format))
+    redacted = sum(skip_broken(redact, ids, log, "message {} is not redacted".format))
     return redacted, oldest[-1][0] if len(oldest) == PAGE else before
 
 

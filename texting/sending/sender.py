@@ -18,7 +18,7 @@ from texting.access.keys import names_of, rules_of
 from texting.access.rules import KeyRules
 from texting.carriers import Carrier
 from texting.carriers.lanes import TESTERS, Lane, Routes
-from texting.database import all_but_broken, db, is_outage
+from texting.database import db, is_outage, skip_broken
 from texting.messages import doubts, receipts
 from texting.messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
 from texting.messages.model import Message, Status
@@ -186,14 +186,14 @@ class Sender:
         with db.atomic():
             found = (self.turns.find(room, each, bool(self.watch.probe)) for each in choices)
             ids = next(filter(None, found), [])
-        parts = all_but_broken(claim, ids, log, "message {} is set aside".format, put_off)
+        parts = skip_broken(claim, ids, log, "message {} is set aside".format, put_off)
         return sum(count for count, _ in parts), [*chain(*(going for _, going in parts))]
 
     def claim_by(self, claim: Callable[[], list[Message]]) -> tuple[int, list[Send]]:
         """Claim messages by a function, and judge them in the same transaction."""
         now, before = self.clock.now(), self.pulse.moment()
         with db.atomic():
-            if not self.pulse.lives_on():
+            if not self.pulse.beat_in_transaction():
                 return 0, []
             messages = claim()
             sends = [self.send_of(each) for each in messages]

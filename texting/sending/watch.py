@@ -71,7 +71,9 @@ class CarrierWatch:
         """Claim the probe, while nobody can declare this scheduler dead."""
         pulse = self.sends.pulse
         with db.atomic():
-            return pulse.lives_on() and CarrierState.claim_probe(self.name, pulse.sender, now)
+            if not pulse.beat_in_transaction():
+                return False
+            return CarrierState.claim_probe(self.name, pulse.sender, now)
 
     @property
     def is_pause_over(self) -> bool:
