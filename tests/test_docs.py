@@ -520,7 +520,7 @@ NUMBERS = [  # what a page says, where the code has the number, and the number
     (
         "docs/carriers/twilio.md",
         "of three days and",
-        "sending.recorder:LONGEST_UNHEARD",
+        "sending.reports:LONGEST_UNHEARD",
         3 * DAY,
     ),
     ("docs/decisions.md", "only within ten seconds", "sending.heartbeats:FRESH", 10),
