@@ -266,12 +266,12 @@ def test_of_many_receipts_a_wait_records_one_batch_and_texts_go_meanwhile(begun)
 
 
 def test_what_many_dead_schedulers_had_in_hand_is_taken_over_in_batches(begun):
-    for n in range(1, MANY + 1):
+    for n in range(1, 3 * FEW):
         sender = inbound.new_id(TUESDAY_NOON - n * SECOND)
         store(status=Status.SENDING, claimed_by=sender, claimed_at=TUESDAY_NOON - HOUR)
     one, left = begun(), Attempt.select().where(Attempt.result.is_null())
     counts = [left.count()]
-    while counts[-1] and len(counts) < 2 * MANY:
+    while counts[-1] and len(counts) < 3 * MANY:
         one.round()
         counts.append(left.count())
     assert counts[-1] == 0
