@@ -29,6 +29,7 @@ from samples import DAY, TUESDAY_NOON
 from sources import SOURCES
 from stored_messages import decide_on, key_named, store
 from texting import carriers, database
+from texting.carriers import Outgoing
 from texting.database import clock, isoformat
 from texting.database.postgres import Adapter
 from texting.events.delivery import Deliveries
@@ -127,7 +128,8 @@ def _without_secrets(text):
 def test_the_printed_lines_verify_a_webhook(webhook_server):
     (lines,) = blocks("docs/carriers/webhook.md", "python")
     carrier = carriers.connect(webhook_server.url)
-    carrier.send("+12125550123", "Your parcel is here.", message_id=PARCEL, valid_for=60)
+    text = Outgoing("+12125550123", "Your parcel is here.", PARCEL, PARCEL, 60)
+    carrier.send(text)
     (sent,) = webhook_server.requests
     with Flask(__name__).test_request_context(data=sent.body, headers=dict(sent.headers)):
         names = {"request": request, "secret": "s3cret"}

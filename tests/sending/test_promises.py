@@ -47,7 +47,7 @@ from texting import carriers, database, recipients
 from texting.access import do_not_call
 from texting.access.do_not_call import DoNotCall, OptedOut
 from texting.access.keys import ApiKey, Role
-from texting.carriers import Carrier, CarrierError, Receipt, key_of
+from texting.carriers import Carrier, CarrierError, Outgoing, Receipt
 from texting.carriers.lanes import TESTERS, Lane, Routes
 from texting.messages import doubts, early_receipts, model, receipts, waiting
 from texting.messages.attempts import IS_ORPHANED, Attempt
@@ -152,8 +152,8 @@ class FakeCarrier(Carrier):
     def url(self):
         return f"fake://here#name={self.name}"
 
-    def send(self, to, text, *, message_id, valid_for, copy=0):
-        key = key_of(message_id, copy)
+    def send(self, outgoing):
+        to, text, message_id, key, valid_for = outgoing
         return self.machine.given(self, to, text, message_id, valid_for, next(self.fates), key)
 
     @contextmanager
@@ -168,9 +168,9 @@ class FakeCarrier(Carrier):
             _, no = FATES[self.health]
             raise CarrierError(self.health, **no)
 
-    def look_up(self, message_id, copy=0):
+    def look_up(self, key):
         self.answer()
-        copy = self.machine.kept(self, key_of(message_id, copy))
+        copy = self.machine.kept(self, key)
         return copy and copy.reference
 
     def answer(self):
@@ -1510,9 +1510,8 @@ def look_before_the_connection(sends, send):
         raise NotSent
     message = send.message
     with sends.carrier.session():
-        return sends.carrier.send(
-            message.to, message.message, message_id=str(message.id), valid_for=SHORTEST_VALIDITY
-        )
+        given = message.to, message.message, str(message.id), send.key, SHORTEST_VALIDITY
+        return sends.carrier.send(Outgoing(*given))
 
 
 def judge_no_repeat(sender, send, *rest, **more):

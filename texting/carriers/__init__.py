@@ -200,9 +200,20 @@ docs/compliance.md has the sources.
 def key_of(message_id: str, copy: int = 0) -> str:
     """Return the id by which a carrier that keeps ids knows a copy of a message.
 
-    A person may send a message again that was taken and did not arrive: that is another text.
+    `copy` is the number of earlier copies that any carrier took. A person may send a message again
+    that was taken and did not arrive: that is another text.
     """
     return f"{UUID(message_id).hex}-{copy}" if copy else message_id
+
+
+class Outgoing(NamedTuple):
+    """A text as it is given to a carrier."""
+
+    to: str  # E.164
+    text: str
+    message_id: str
+    key: str  # by which a carrier that keeps ids knows it, see `key_of`
+    valid_for: int  # seconds after which it should no longer be delivered
 
 
 def message_of(key: str) -> str:
@@ -280,12 +291,10 @@ class Carrier:
         """
         return nullcontext()
 
-    def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
-        """Hand `text` for `to` (E.164) to the carrier unchanged; return its reference, if any.
+    def send(self, outgoing: Outgoing) -> str | None:
+        """Hand a text to the carrier unchanged; return its reference, if any.
 
-        After `valid_for` seconds the text should no longer be delivered. Carriers that keep ids
-        know it by `key_of(message_id, copy)`; `copy` is the number of earlier copies that any
-        carrier took. Raise CarrierError if the carrier did not take the text.
+        Raise CarrierError if the carrier did not take it.
         """
         raise NotImplementedError
 
@@ -296,8 +305,8 @@ class Carrier:
         """
         raise NotImplementedError
 
-    def look_up(self, message_id: str, copy: int = 0) -> str | None:
-        """Return the reference of the text that was given with these, or None if there is none.
+    def look_up(self, key: str) -> str | None:
+        """Return the reference of the text that was given with this key, or None.
 
         Raise CarrierError if the carrier gives no answer. Only carriers that keep ids are asked.
         """

@@ -15,8 +15,8 @@ from texting.carriers import (
     CarrierError,
     Codes,
     NotGenuine,
+    Outgoing,
     Report,
-    key_of,
     message_of,
     opt_outs,
     urls,
@@ -72,15 +72,13 @@ class SmsGate(HttpCarrier):
                 if not answer.success:
                     raise self.error_of(answer)
 
-    def send(
-        self, to: str, text: str, *, message_id: str, valid_for: int, copy: int = 0
-    ) -> str | None:
-        key = key_of(message_id, copy)
-        until = datetime.now(UTC) + timedelta(seconds=max(valid_for, SHORTEST_VALIDITY))
+    def send(self, outgoing: Outgoing) -> str | None:
+        key = outgoing.key
+        until = datetime.now(UTC) + timedelta(seconds=max(outgoing.valid_for, SHORTEST_VALIDITY))
         body = {
             "id": key,
-            "textMessage": {"text": text},
-            "phoneNumbers": [to],
+            "textMessage": {"text": outgoing.text},
+            "phoneNumbers": [outgoing.to],
             "withDeliveryReport": True,
             "validUntil": until.isoformat(timespec="seconds"),
         }
@@ -91,9 +89,8 @@ class SmsGate(HttpCarrier):
             return key
         raise self.error_of(answer)
 
-    def look_up(self, message_id: str, copy: int = 0) -> str | None:
+    def look_up(self, key: str) -> str | None:
         """Return the reference of a message that SMSGate has, or None."""
-        key = key_of(message_id, copy)
         answer = self.ask("GET", f"/messages/{key}")
         content = answer.json()
         if answer.status == 404 and content.get("message"):

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import ClassVar
 from urllib.parse import unquote
 
-from texting.carriers import Codes, key_of, urls
+from texting.carriers import Codes, Outgoing, urls
 from texting.carriers.http import HttpCarrier, Response, basic, reference
 
 
@@ -80,11 +80,11 @@ class Webhook(SignedPosts):
         others = "&".join(option for option in options if option not in secrets)
         super().__init__(place + (f"?{others}" if others else ""), concurrency, timeout)
 
-    def send(
-        self, to: str, text: str, *, message_id: str, valid_for: int, copy: int = 0
-    ) -> str | None:
-        body = json.dumps({"message_id": message_id, "to": to, "message": text})
-        answer = self.post_signed(key_of(message_id, copy), body, self._keys)
+    def send(self, outgoing: Outgoing) -> str | None:
+        body = json.dumps(
+            {"message_id": outgoing.message_id, "to": outgoing.to, "message": outgoing.text}
+        )
+        answer = self.post_signed(outgoing.key, body, self._keys)
         content = answer.json()
         if answer.success and not content.get("error"):
             return reference(content.get("reference"))

@@ -11,7 +11,7 @@ from flask import current_app
 
 from texting import database
 from texting.access import do_not_call
-from texting.carriers import Carrier, CarrierError
+from texting.carriers import Carrier, CarrierError, Outgoing
 from texting.cli import base
 from texting.database import Refused, clock
 from texting.events.outbox import Event
@@ -99,7 +99,8 @@ def ask(carrier: Carrier, to: str | None) -> int:
         if to:
             message_id = str(model.new_id(clock.now()))
             with carrier.session():
-                said = carrier.send(to, TEST_TEXT, message_id=message_id, valid_for=TEST_LASTS)
+                test = Outgoing(to, TEST_TEXT, message_id, message_id, TEST_LASTS)
+                said = carrier.send(test)
             base.say(f"{carrier.name} accepted the text" + (f": {said}" if said else ""))
         else:
             balance = carrier.balance()
