@@ -337,7 +337,7 @@ def ended():
         (no_more, f"dnc add {NEW_YORK} {LONDON}"),
         (no_more, "dnc import numbers.csv"),
         (lambda: OptedOut.add([NEW_YORK], OLD, "reply"), f"dnc remove --opted-out {NEW_YORK}"),
-        (waiting, "messages cancel --key app"),
+        (waiting, "messages cancel --key app --yes"),
         (ended, "messages purge --older-than 30 --yes"),
         (ended, "messages redact --older-than 30"),
     ],

@@ -63,7 +63,7 @@ def add(numbers: set[str], which: type[OptedOut] | type[DoNotCall]) -> None:
 @click.option("--opted-out", is_flag=True, help="Also end opt-outs, if the recipients want texts.")
 @click.pass_context
 def remove(ctx: click.Context, numbers: set[str], opted_out: bool) -> None:
-    """Remove your own entries from the list, or with --opted-out also opt-outs.
+    """Remove your own entries from the list; --opted-out ends an opt-out, too.
 
     Without --opted-out, a number that opted out is left and printed; then the exit status is 1.
     """

@@ -44,6 +44,11 @@ ANEW = {
 }
 """The columns that change when a person sends a message again."""
 
+IS_CANCELLABLE = IS_WAITING & Message.cancelled_by.is_null()
+
+IS_RETRYABLE = has_status(*RETRYABLE) & Message.to.is_null(False) & Message.auto_reply_to.is_null()
+"""Neither redacted, nor an automatic reply, which gets one try."""
+
 
 class Selection:
     """One or several messages that a person decides on together.
@@ -109,9 +114,7 @@ class Selection:
         }
         anew["first_send_at"] = anew["send_at"]
         with db.transaction():
-            done = self._act(
-                Action.RETRIED, now, RETRYABLE, Message.auto_reply_to.is_null(), **anew
-            )
+            done = self._act(Action.RETRIED, now, RETRYABLE, IS_RETRYABLE, **anew)
             waiting.renew_expiry(done, expire_after)
         return done
 
@@ -265,9 +268,7 @@ def _await_creates(key):
 
 def _cancel_all(key, by):
     """Cancel the waiting texts of a key; return how many."""
-    waiting = Message.select(Message.id).where(
-        Message.key == key, IS_WAITING, Message.cancelled_by.is_null()
-    )
+    waiting = Message.select(Message.id).where(Message.key == key, IS_CANCELLABLE)
     ids = in_pages(waiting.order_by(Message.id), None, lambda last: Message.id > last.id)
     pages = chunked((each.id for each in ids), PAGE)
     return sum(len(Selection(page).cancel(by, clock.now())) for page in pages)

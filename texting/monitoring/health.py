@@ -51,8 +51,8 @@ KINDS = {  # of problems: a notice's title, and what to do
     ),
     "failing": (
         "most texts of carrier {} fail or do not arrive",
-        "Fix the cause, then flask messages list --ids --status undelivered --since 2h | xargs "
-        "flask messages retry; likewise with --status failed.",
+        "Fix the cause, then flask messages retry --status undelivered --since 2h; likewise with "
+        "--status failed.",
     ),
     "events": ("events are not delivered", "Restart the scheduler; its log has the reason."),
     "disk": ("the database disk is almost full", "Make room; the service then recovers by itself."),
