@@ -462,6 +462,31 @@ def test_what_was_cancelled_in_doubt_is_chosen_only_once(messages):
     assert messages("cancel", "--key", "app").output == "0 cancelled\n"
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("  wrong\n price ", "wrong price"),
+        ("x" * 500, "x" * 500),
+        (" ", None),
+        ("\udcff!", "\ufffd!"),
+    ],
+)
+def test_who_cancels_may_say_why(messages, given, kept):
+    by_id, chosen = store(), store(to=LONDON)
+    for words in ((by_id.id,), ("--to", LONDON, "--yes")):
+        assert messages("cancel", *words, "--note", given).exit_code == 0
+    for message in (by_id, chosen):
+        shown = json.loads(messages("show", message.id).stdout)
+        assert (shown["status"], shown["note"]) == ("cancelled", kept)
+
+
+def test_a_note_that_is_too_long_cancels_nothing(refused):
+    message = store()
+    line = refused("messages", "cancel", str(message.id), "--note", "x" * 501)
+    assert line == "Error: a note has 500 characters at most: this one has 501"
+    assert again(message).status == Status.QUEUED
+
+
 def test_what_waits_for_a_number_is_cancelled(messages):
     wanted = [store(to=LONDON), store(to=LONDON, status=Status.SCHEDULED, key=key_named("shop"))]
     kept = [store(), held(Status.SENDING, to=LONDON)]

@@ -18,7 +18,7 @@ from texting.cli import base
 from texting.database import PAGE, clock
 from texting.messages import receipts_by_number
 from texting.messages.attempts import Attempt
-from texting.messages.decisions import IS_CANCELLABLE, IS_RETRYABLE, Selection
+from texting.messages.decisions import IS_CANCELLABLE, IS_RETRYABLE, Selection, read_note
 from texting.messages.model import WAITING, WITHDRAWN, Message, Status, has_status
 from texting.replies.model import Reply
 from texting.replies.opt_outs import OptOutMessage
@@ -216,13 +216,16 @@ ids_or_choices = base.options(
 
 @messages.command()
 @ids_or_choices
-def cancel(message_ids: tuple[uuid.UUID, ...], yes: bool, **chosen: Any) -> None:
+@click.option(
+    "--note", type=read_note, metavar="TEXT", help="Why, for the sender and for people: a line."
+)
+def cancel(message_ids: tuple[uuid.UUID, ...], yes: bool, note: str | None, **chosen: Any) -> None:
     """Cancel messages that wait; this refuses approval.
 
     Name them by id, or choose them as `list` does: then they are counted, and it asks.
     """
     ids, total = choose(message_ids, chosen, IS_CANCELLABLE, "Cancel", yes), not message_ids
-    decide(lambda these: these.cancel(base.SHELL, clock.now()), "cancelled", ids, total)
+    decide(lambda these: these.cancel(base.SHELL, clock.now(), note), "cancelled", ids, total)
 
 
 @messages.command()
