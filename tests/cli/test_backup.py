@@ -70,9 +70,53 @@ def test_what_is_there_is_not_overwritten(refused, database_url, copy, is_link):
         copy.symlink_to("nowhere")
     else:
         copy.write_text("mine")
-    assert refused("backup", str(copy)) == f"Error: Could not open file '{copy}': File exists"
+    line = f"Error: {copy} exists already; name a new file, or replace it with --force"
+    assert refused("backup", str(copy)) == line
     assert [*copy.parent.iterdir()] == [copy]
     assert is_link or copy.read_text() == "mine"
+
+
+@pytest.mark.parametrize("there", [None, "file", "link", "another's"])
+def test_a_nightly_job_replaces_the_copy_of_the_night_before(run, database_url, copy, there):
+    """By a new file, which nobody else may read, nor anybody who has opened the old one."""
+    other = copy.parent.parent / "other"
+    other.write_text("mine")
+    match there:
+        case "file":
+            copy.write_text("yesterday's")
+            copy.chmod(0o644)
+        case "link":
+            copy.symlink_to(other)
+        case "another's":
+            copy.hardlink_to(other)
+    store(message="today's")
+    assert run("backup", "--force", str(copy)).startswith(f"wrote {copy}: ")
+    assert texts_in(copy) == ["today's"]
+    assert copy.lstat().st_mode == 0o100600
+    assert other.read_text() == "mine"
+    assert [*copy.parent.iterdir()] == [copy]
+
+
+def test_a_copy_that_fails_leaves_that_of_the_night_before(
+    refused, database_url, copy, monkeypatch
+):
+    copy.write_text("yesterday's")
+
+    def fail(self, path, progress):
+        Path(path).write_text("half")
+        raise sqlite3.OperationalError("disk full")
+
+    monkeypatch.setattr(type(db.obj), "copy", fail)
+    line = "Error: no file was written: disk full"
+    assert refused("backup", "--force", str(copy)) == line
+    assert copy.read_text() == "yesterday's"
+    assert [*copy.parent.iterdir()] == [copy]
+
+
+@pytest.mark.parametrize("path", [".", "/dev/null"])
+def test_what_is_no_file_is_not_replaced(refused, database_url, path):
+    line = f"Error: Could not open file '{path}': not a file"
+    assert refused("backup", "--force", path) == line
 
 
 def test_what_comes_while_it_is_copied_waits_for_nothing_and_is_not_in_it(

@@ -42,20 +42,22 @@ def upgrade() -> None:
 
 @base.command
 @click.argument("file", type=click.Path(), metavar="FILE")
-def backup(file: str) -> None:
+@click.option("--force", is_flag=True, help="Replace FILE if it exists, once the copy is complete.")
+def backup(file: str, force: bool) -> None:
     """Copy the database to a new file, also while the service runs; only you can read the copy.
 
-    An existing file is not overwritten. Of Postgres, this prints the command that makes the copy,
-    with exit status 1, as no file was written.
+    Of Postgres, this prints the command that makes the copy, with exit status 1, as no file was
+    written.
     """
     if line := database.db.dump_line(file):
         base.say(line)
         raise Refused("no file was written: run this command, which asks for the password")
+    if os.path.lexists(file) and not force:
+        raise Refused(f"{file} exists already; name a new file, or replace it with --force")
     database.db.connect(reuse_if_open=True)  # or its own error says why not
     hidden = not sys.stderr.isatty()
     with (
-        base.reserved(file),
-        base.beside(file) as written,
+        base.replacing(file) as written,
         click.progressbar(length=100, label="copying", file=sys.stderr, hidden=hidden) as bar,
     ):
         try:
