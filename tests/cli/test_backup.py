@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from databases import on_postgres
-from stored_messages import connection_of, key_named, store, store_many
-from texting.database import db
+from samples import HOUR, TUESDAY_NOON
+from stored_messages import again, connection_of, key_named, store, store_many
+from texting.database import db, disconnect
+from texting.messages.model import Status
 
 
 @pytest.fixture
@@ -111,6 +113,29 @@ def test_a_copy_that_fails_leaves_that_of_the_night_before(
     assert refused("backup", "--force", str(copy)) == line
     assert copy.read_text() == "yesterday's"
     assert [*copy.parent.iterdir()] == [copy]
+
+
+def test_after_a_restore_nobody_gets_a_text_twice(run, run_pass, carrier, database_url, copy):
+    """By the steps of the page: pause all, look at what is due, cancel what went, resume."""
+    went = [store(message="due"), store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + HOUR)]
+    awaits = store(manual_mode=True)
+    later = store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 3 * HOUR)
+    run("backup", str(copy))
+    assert run_pass(TUESDAY_NOON + HOUR)["sent"] == 2
+    disconnect()
+    for each in copy.parent.parent.glob("messages.db*"):
+        each.unlink()
+    copy.rename(copy.parent.parent / "messages.db")
+    run("keys", "pause", "--all")
+    assert run_pass(TUESDAY_NOON + 2 * HOUR)["sent"] == 0
+    due = run("messages", "list", "--status", "queued", "--ids").split()
+    assert {*due} == {str(each.id) for each in (*went, awaits)}
+    run("messages", "cancel", "--status", "queued", "--yes")
+    run("keys", "resume", "--all")
+    assert run_pass(TUESDAY_NOON + 2 * HOUR)["sent"] == 0
+    assert len(carrier.texts) == 2
+    assert run_pass(TUESDAY_NOON + 3 * HOUR)["sent"] == 1
+    assert again(later).status == Status.SENT
 
 
 @pytest.mark.parametrize("path", [".", "/dev/null"])
