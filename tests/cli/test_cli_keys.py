@@ -198,6 +198,15 @@ def test_a_key_whose_address_cannot_be_stored_is_not_created(no_addresses, refus
     assert Audit.select().count() == 0
 
 
+@pytest.mark.parametrize("role", ["approver", "operator"])
+def test_a_key_for_the_desk_says_that_the_desk_is_off(flask, flask_with, role):
+    words = ("keys", "create", "--role", role, "--group", "red")
+    off = "desk: off (SECRET_KEY), so Ann cannot sign in\n"
+    assert flask(*words, "Ann").stderr == off
+    assert flask_with(secret_key="k" * 32)(*words, "Bob").stderr == ""
+    assert "desk" not in flask("keys", "create", "app", "--limit", "5/s").stderr
+
+
 def test_all_that_send_are_paused_and_resumed_together(session, run_pass, carrier):
     """The people at the desk go on, and a revoked key, which nobody can pause, is told."""
     shop, spare = key_named("shop"), key_named("spare key")

@@ -11,7 +11,7 @@ from flask import current_app
 
 from texting.access import rules
 from texting.access.audit import Action, Audit
-from texting.access.keys import ApiKey, Role, all_keys, senders
+from texting.access.keys import MAY_SEND, ApiKey, Role, all_keys, senders
 from texting.access.limits import Limit, parse
 from texting.access.rules import NO_RULES, KeyRules
 from texting.access.sign_ins import SignIn
@@ -21,6 +21,7 @@ from texting.database import Refused, clock, db
 from texting.events import delivery
 from texting.events.outbox import Backlog, Event, EventAddress
 from texting.messages import decisions
+from texting.monitoring import checks
 from texting.reports import queue, usage
 
 keys = base.Commands(
@@ -123,6 +124,8 @@ def create(
         if url:
             EventAddress.set(ApiKey.named(name), url, now)
     base.say(secret)
+    if role not in MAY_SEND and not current_app.config["SETTINGS"].secret_key:
+        base.say(f"desk: {checks.DESK_OFF}, so {name} cannot sign in", err=True)
     if role == Role.APPROVER and not group:
         base.say(f"{name} sees no messages: an approver sees only those of its --group", err=True)
     if role == Role.SENDER and is_unbounded(limits, own):
