@@ -158,7 +158,8 @@ def test_national_numbers_are_read_with_a_region(session, refused):
     for command in ("add", "remove", "check", "history"):
         line = refused("dnc", command, "2125550123", status=2)
         assert line.endswith(
-            "'2125550123': is not a phone number; --region accepts national numbers"
+            "'2125550123': is not a phone number; put a plus sign before its country code, "
+            "or --region accepts national numbers"
         )
 
 

@@ -178,8 +178,9 @@ def number(
         try:
             return read(text, region)
         except recipients.InvalidNumber as error:
-            hint = "" if region or text.startswith("+") else "; --region accepts national numbers"
-            raise click.BadParameter(f"{text!r}: {error}{hint}") from None
+            hint = "; put a plus sign before its country code, or --region accepts national numbers"
+            known = region or text.startswith("+")
+            raise click.BadParameter(f"{text!r}: {error}{'' if known else hint}") from None
 
     if isinstance(value, tuple):
         return {*map(read_one, value)}
