@@ -21,6 +21,7 @@ import click
 import pytest
 from flask import Flask, request
 
+from app import create_app
 from carrier_servers import Answer
 from databases import on_postgres
 from postgres_server import installed
@@ -108,13 +109,15 @@ def test_a_request_gets_the_printed_answer(client, key, at, curl, printed):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")])
-def test_the_commands_print_what_is_printed(flask, post, at, page, monkeypatch):
+def test_the_commands_print_what_is_printed(settings, post, at, page, monkeypatch):
     at(TUESDAY_NOON)
+    with_desk = create_app(settings._replace(secret_key="k" * 32))
+    runner = with_desk.test_cli_runner(env={"COLUMNS": "10000"})
     monkeypatch.setenv("FLASK_ACTOR", "anna")
     message = post(manual_mode=True, send_date="2026-03-04T14:00:00Z").json["message_id"]
     for session in blocks(page, "console"):
         for command, printed in re.findall(r"^\$ flask (.*)\n((?:[^$].*\n)*)", session, re.M):
-            result = flask(*shlex.split(command.replace(PARCEL, message)))
+            result = runner.invoke(args=shlex.split(command.replace(PARCEL, message)))
             assert result.exit_code == 0, result.output
             assert _without_secrets(result.output) == _without_secrets(
                 printed.replace(PARCEL, message)

@@ -257,8 +257,8 @@ def revoke(key: ApiKey, now: datetime) -> bool:
             _await_creates(key)
             if Message.select().where(Message.key == key, to_be_sent).exists():
                 raise Refused(
-                    f"the key {key.name!r} is paused and has texts that wait, which nobody could "
-                    "resume: --cancel cancels them, flask keys resume lets them go first"
+                    f"the key {key.name!r} is paused and has waiting texts: add --cancel, or "
+                    "resume it first"
                 )
         if key.revoke(now):
             return True
