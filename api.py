@@ -108,7 +108,7 @@ def refuse(order: dict, key: ApiKey, rules: Rules, settings: Settings) -> None:
     configs = [] if key.role == Role.TESTER else settings.carrier_configs
     if configs and not any(config.may_serve(recipient.country, key.name) for config in configs):
         country = recipients.country_name(recipient.country)
-        abort(403, f"There is no carrier for this country, or not for this key: {country}.")
+        abort(403, f"No carrier serves {country} for this key.")
     if recipient.costly and not settings.allow_premium_rate:
         g.abuse = "premium_rate"
         abort(403, f"{recipient.costly} numbers cannot be texted.")
@@ -121,7 +121,7 @@ def decide(order: dict, hours: BusinessHours, now: datetime) -> tuple[Status, da
     try:
         send_at = hours.opens_at(order["to"].clocks, now)
     except NeverOpens:
-        abort(403, "This key's hours never open in the recipient's country.")
+        abort(403, "Business hours and quiet hours leave no time to text this country.")
     return (Status.QUEUED if send_at == now else Status.SCHEDULED), send_at
 
 

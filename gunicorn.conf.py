@@ -72,6 +72,8 @@ def on_starting(server: Arbiter) -> None:
     if settings.skip_holidays:
         calendars.preload()
     report(server.app.wsgi().extensions["carriers"].values())
+    if not settings.secret_key:
+        logging.getLogger("web").info("desk: %s", checks.DESK_OFF)
     # Without PORT, 127.0.0.1 says nothing: a proxy may be in front. `make run` sets it
     alone = settings.port and {host for host, *_ in server.cfg.address} <= {"127.0.0.1", "::1"}
     if settings.secret_key and not settings.public_url and not alone:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Any
 
 from marshmallow import EXCLUDE, RAISE, Schema, ValidationError, fields
@@ -16,7 +17,10 @@ from texting import recipients
 from texting.database import isoformat
 from texting.database.clock import read_instant
 from texting.recipients.hours import BusinessHours, NeverOpens, written_window
-from texting.web.bodies import BadRequest, shortened
+from texting.web.bodies import LONGEST_NAME, MOST_PROBLEMS, BadRequest, shortened
+
+CLOSE = 0.88
+"""From this similarity on (difflib's), an unknown field is a misspelt one."""
 
 
 class StrictField(fields.Field):
@@ -118,12 +122,23 @@ def load(
         order, texts = error.valid_data, error.messages.items()
         problems = [f"{field}: {problem}" for field, each in texts for problem in each]
     unknown = [name for name in value if name not in _REQUEST.fields]
-    problems += [f"{shortened(name)}: is not a field of this request" for name in unknown]
+    hints = {name: _hint(name) for name in unknown[:MOST_PROBLEMS]}  # no more are listed
+    problems += [
+        f"{shortened(name)}: is not a field of this request{hints.get(name, '')}"
+        for name in unknown
+    ]
     if order.get("to") and order.get("send_date"):
         problems += _quiet_problems(order["to"], order["send_date"], hours(order["to"]))
     if problems:
         raise BadRequest(*problems)
     return order
+
+
+def _hint(name):
+    """Return, for the problem of an unknown field, which one may be meant."""
+    plain = re.sub("[^a-z]", "", name[:LONGEST_NAME].lower())
+    near = get_close_matches(plain, _MEANT, 1, CLOSE)
+    return f"; did you mean {_MEANT[near[0]]}?" if near else ""
 
 
 def _quiet_problems(recipient, send_date, hours):
@@ -152,5 +167,10 @@ def _quiet_problems(recipient, send_date, hours):
 
 
 _REQUEST = TextMessageRequest()
+_MEANT = {name.replace("_", ""): name for name in _REQUEST.fields}
+_MEANT |= dict.fromkeys(("phone", "phonenumber", "number", "recipient", "tonumber"), "to")
+_MEANT |= dict.fromkeys(("text", "body", "content", "textmessage"), "message")
+_MEANT |= dict.fromkeys(("sendat", "date", "scheduledat", "scheduledsenddate"), "send_date")
+"""The fields by their letters, and by what other services call them."""
 FIELDS = frozenset(_REQUEST.fields)
 """The names of the interface's fields."""

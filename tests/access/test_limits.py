@@ -271,7 +271,7 @@ def test_what_is_purged_still_counts(limited, run, at):
     send = limited("5/mo,7p/mo")
     for text in (ONE, ONE, THREE_PARTS):
         accepted(send(message=text))
-    run("messages", "cancel", "--key", "shop")
+    run("messages", "cancel", "--key", "shop", "--yes")
     at(TUESDAY_NOON + SECOND)
     run("messages", "purge", "--older-than", "0", "--yes")
     assert not Message.select().exists()

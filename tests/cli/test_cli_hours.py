@@ -248,22 +248,26 @@ def test_what_people_read(flask_with, key):
     assert lines("(214) 234-5678", "--region", "US", "--at", isoformat(DALLAS.at)) == [
         "+1 214-234-5678: Dallas, United States (Texas)",
         "Clock: America/Chicago, where it is 11:59 AM, Sunday, Mar 8",
-        "Business hours (BUSINESS_HOURS): 9:00 AM - 5:00 PM local time",
-        "Quiet hours (QUIET_HOURS_FILE US-TX): 9:00 PM - 12:00 PM local time; it is quiet now",
+        "Business hours (BUSINESS_HOURS): 9:00 AM – 5:00 PM local time",
+        "Quiet hours (QUIET_HOURS_FILE US-TX): 9:00 PM – noon local time; it is quiet now",
         "A text waits until 12:00 PM, Sunday, Mar 8 there (2026-03-08T17:00:00.000Z): quiet "
         "hours of Texas.",
     ]
     assert lines(SYDNEY, "--key", "app", "--at", "2026-03-08T05:00") == [
         "+61 412 345 678: Sydney, Australia",
         "Clock: Australia/Sydney, where it is 4:00 PM, Sunday, Mar 8",
-        "It can also be on these clocks, which count too: Australia/Brisbane, Australia/Perth, "
-        "Australia/Adelaide",
-        "Business hours (the key's): 10:00 AM - 4:00 PM local time",
-        "Quiet hours (the key's): 8:00 PM - 8:00 AM local time; next on Sunday, Mar 8",
+        "The phone may also be in Australia/Brisbane, Australia/Perth, Australia/Adelaide; those "
+        "clocks count too",
+        "Business hours (the key's): 10:00 AM – 4:00 PM local time",
+        "Quiet hours (the key's): 8:00 PM – 8:00 AM local time; next on Sunday, Mar 8",
         "A text waits until 1:00 PM, Monday, Mar 9 there (2026-03-09T02:00:00.000Z): outside "
         "business hours.",
     ]
     assert lines("+1 212 555 0123", "--at", "2026-03-03T17:00")[-1] == "A text can be sent now."
+    key_named("app").rule({"hours": "00:00-24:00", "quiet_hours": "22:00-24:00"}, TUESDAY_NOON)
+    found = lines(SYDNEY, "--key", "app", "--at", "2026-03-08T05:00")
+    assert found[3] == "Business hours (the key's): all day"
+    assert found[4].startswith("Quiet hours (the key's): 10:00 PM – midnight local time; next")
 
 
 @pytest.mark.parametrize("words", [(), ("--key", "app")])
@@ -293,8 +297,8 @@ DATE = "must be an ISO 8601 date and time, like 2026-03-02T14:00:00Z"
         (
             ("2125550123",),
             2,
-            "Invalid value for 'NUMBER': '2125550123': is not a phone number; --region accepts "
-            "national numbers",
+            "Invalid value for 'NUMBER': '2125550123': is not a phone number; put a plus sign "
+            "before its country code, or --region accepts national numbers",
         ),
         ((NEW_YORK, "--key", "shop"), 1, "there is no key named 'shop'"),
         *(

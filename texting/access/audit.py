@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
-from peewee import BigAutoField, Field, IntegerField, TextField, UUIDField, chunked
+from peewee import BigAutoField, Expression, Field, IntegerField, TextField, UUIDField, chunked
 
 from texting.database import PAGE, InstantField, Table, in_pages
 
@@ -127,11 +127,16 @@ class Audit(Table):
 
     @classmethod
     def listing(
-        cls, since: datetime | None, until: datetime | None, by: Actor | None
+        cls,
+        since: datetime | None,
+        until: datetime | None,
+        by: Actor | None,
+        about: Expression | None = None,
     ) -> Iterator[Self]:
         """Read the rows from one instant to before another, the newest first, in pages.
 
-        The batches of one action are one row. `by` without a key means anybody of that name.
+        The batches of one action are one row. `by` without a key means anybody of that name;
+        `about` is a condition.
         """
         rows = cls.select().order_by(cls.id.desc())
         if since:
@@ -141,6 +146,8 @@ class Audit(Table):
         if by:
             rows = rows.where(cls.who == by.name)
             rows = rows.where(cls.who_key == by.key) if by.key else rows
+        if about is not None:
+            rows = rows.where(about)
         return cls._merged(in_pages(rows, None, lambda last: cls.id < last.id))
 
     @staticmethod

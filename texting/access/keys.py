@@ -249,6 +249,12 @@ def names_of_senders() -> list[str]:
     return [key.name for key in senders.order_by(ApiKey.name)]
 
 
+def senders() -> list[ApiKey]:
+    """Return the keys that send texts and are not revoked, by name."""
+    live = ApiKey.select().where(ApiKey.role.in_(MAY_SEND), ApiKey.revoked_at.is_null())
+    return list(live.order_by(ApiKey.name))
+
+
 def all_keys() -> list[ApiKey]:
     """Return all keys by name, including the revoked ones."""
     return list(ApiKey.select().order_by(ApiKey.name, ApiKey.id))

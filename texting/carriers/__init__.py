@@ -383,6 +383,13 @@ OWN = {
     "webhook+http": "texting.carriers.webhook:Webhook",
 }
 APPRISE = "texting.carriers.apprise:Apprise"
+OF_APIS = {  # the carriers' own domains
+    "twilio.com": "twilio://ACCOUNT_SID:AUTH_TOKEN@FROM",
+    "nexmo.com": "vonage://KEY:SECRET@FROM",
+    "vonage.com": "vonage://KEY:SECRET@FROM",
+    "telnyx.com": "telnyx://API_KEY@FROM?public_key=BASE64",
+    "sms-gate.app": "smsgate://USER:PASSWORD@api.sms-gate.app/3rdparty/v1",
+}
 # From this similarity on (difflib's), a scheme is a misspelt one of OWN; Apprise's xmpps has 0.8.
 CLOSE = 0.82
 
@@ -444,10 +451,25 @@ def check_foreign(url: str) -> None:
     near = ["webhook+https"] if scheme == "webhook" else get_close_matches(scheme, OWN, 1, CLOSE)
     if near:
         raise ValueError(f"{given} is not a carrier; did you mean {near[0]}?")
+    if scheme in ("http", "https"):
+        check_api(url)
     if "+" in scheme:
         raise ValueError(urls.NO_URL)
     if "{to}" not in url:
         raise ValueError("{to} is missing: it marks where the recipient's number goes in the URL")
+
+
+def check_api(url: str) -> None:
+    """Raise ValueError if an address of the web cannot be one of Apprise's carriers."""
+    scheme, parts = urls.scheme(url).lower(), urls.split(url)
+    host = f".{parts.hostname if parts else ''}"
+    for domain, form in OF_APIS.items():
+        if host.endswith(f".{domain}"):
+            raise ValueError(f"{scheme}://… is the address of an API; write {form}")
+    if "{to}" not in url:
+        raise ValueError(
+            f"{scheme}://… is not a carrier; for a service of your own, write webhook+{scheme}://…"
+        )
 
 
 def mute(*libraries: str) -> None:

@@ -25,6 +25,7 @@ from texting.carriers.http import HttpCarrier, Response, basic, check_age, insta
 
 SHORTEST_VALIDITY = 5  # seconds that a text may wait
 OLDEST_CALLBACK = 3600  # seconds; the phone signs every try again, and its clock may differ
+WRONG_LOGIN = "the user or the password is wrong"
 EVENTS = ("sms:sent", "sms:delivered", "sms:failed", "sms:received")
 
 
@@ -173,7 +174,6 @@ class SmsGate(HttpCarrier):
             "silent": status in (502, 503, 504) and not words,
         }
         is_of_phone = status == 400 and "device" in words.lower()
-        reason = (
-            f"SMSGate: {'no phone is registered' if is_of_phone else 'refused'} (HTTP {status})"
-        )
+        said = {400: "no phone is registered"} if is_of_phone else {401: WRONG_LOGIN}
+        reason = f"SMSGate: {said.get(status, 'refused')} (HTTP {status})"
         return self.refusal(answer, 404 if is_of_phone else status, reason, **flags)

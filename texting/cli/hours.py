@@ -102,13 +102,13 @@ def tell(
     main, *others = found["zones"]
     base.say(f"Clock: {main}, where it is {found['local_time']}")
     if others:
-        base.say(f"It can also be on these clocks, which count too: {', '.join(others)}")
-    base.say(f"Business hours ({hours_from}): {found['business_hours']}")
+        base.say(f"The phone may also be in {', '.join(others)}; those clocks count too")
+    base.say(f"Business hours ({hours_from}): {in_words(found['business_hours'])}")
     if quiet_time := hours.next_quiet_time(recipient.clocks, at):
         whose = "the key's" if quiet_time.hours.whose == quiet.KEY else found["quiet_hours_from"]
         _, day = written(quiet_time.local).split(", ", 1)
         when = "it is quiet now" if found["quiet"] else f"next on {day}"
-        base.say(f"Quiet hours ({whose}): {found['quiet_hours']}; {when}")
+        base.say(f"Quiet hours ({whose}): {in_words(found['quiet_hours'])}; {when}")
     else:
         base.say("Quiet hours: none")
     if found["within_business_hours"]:
@@ -119,3 +119,12 @@ def tell(
         base.say(f"A text waits until {there} there ({base.shown(opening)}): {why}.")
     else:
         base.say("No text can ever be sent: hours and quiet hours leave no minute open.")
+
+
+def in_words(hours: str) -> str:
+    """Return hours, given as the API writes them, as people say them: 9:00 PM – noon, all day."""
+    if hours == "12:00 AM - 12:00 AM local time":
+        return "all day"
+    for numbers, word in (("12:00 PM", "noon"), ("12:00 AM", "midnight"), (" - ", " – ")):
+        hours = hours.replace(numbers, word)
+    return hours

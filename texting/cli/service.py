@@ -42,20 +42,22 @@ def upgrade() -> None:
 
 @base.command
 @click.argument("file", type=click.Path(), metavar="FILE")
-def backup(file: str) -> None:
+@click.option("--force", is_flag=True, help="Replace FILE if it exists, once the copy is complete.")
+def backup(file: str, force: bool) -> None:
     """Copy the database to a new file, also while the service runs; only you can read the copy.
 
-    An existing file is not overwritten. Of Postgres, this prints the command that makes the copy,
-    with exit status 1, as no file was written.
+    Of Postgres, this prints the command that makes the copy, with exit status 1, as no file was
+    written.
     """
     if line := database.db.dump_line(file):
         base.say(line)
         raise Refused("no file was written: run this command, which asks for the password")
+    if os.path.lexists(file) and not force:
+        raise Refused(f"{file} exists already; name a new file, or replace it with --force")
     database.db.connect(reuse_if_open=True)  # or its own error says why not
     hidden = not sys.stderr.isatty()
     with (
-        base.reserved(file),
-        base.beside(file) as written,
+        base.replacing(file) as written,
         click.progressbar(length=100, label="copying", file=sys.stderr, hidden=hidden) as bar,
     ):
         try:
@@ -151,8 +153,8 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
     show_state(state, told)
     for each in state.arrivals:
         if each.taken or each.ended:
-            say(f"texts of {each.carrier}: {each.of_taken}")
-            say(f"texts of {each.carrier}: {each.of_ended}")
+            say(f"{each.carrier}, {each.of_taken}")
+            say(f"{each.carrier}, {each.of_ended}")
     for key, backlog in told["events"].items():
         waiting, given_up, oldest = backlog.values()
         since = f" since {base.shown(oldest)}" if oldest else ""
@@ -196,7 +198,7 @@ def show_state(state: health.Health, told: dict[str, Any]) -> None:
     say(f"last scheduler run: {_ago(state.last_pass_at, now)}")
     say(f"unmatched receipts in the last day: {told['receipts_unmatched']}")
     say(f"ignored STOP and START replies in the last day: {told['opt_outs_ignored']}")
-    waited = f"waiting since {base.shown(due)} ({_span(now - due)})" if due else "none"
+    waited = f"waiting since {base.shown(due)} ({health.span(now - due)})" if due else "none"
     say(f"oldest due message: {waited}")
 
 
@@ -233,13 +235,4 @@ def version() -> None:
 
 
 def _ago(instant, now):
-    return f"{base.shown(instant)} ({_span(now - instant)} ago)" if instant else "never"
-
-
-def _span(length):
-    """Write a length of time in its largest whole unit: "33 seconds", "2 days"."""
-    length = max(length, timedelta(0))  # another machine's clock may be ahead
-    for unit in ("day", "hour", "minute"):
-        if number := length // timedelta(**{f"{unit}s": 1}):
-            return base.count(number, unit)
-    return base.count(length // timedelta(seconds=1), "second")
+    return f"{base.shown(instant)} ({health.span(now - instant)} ago)" if instant else "never"

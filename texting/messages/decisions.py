@@ -27,6 +27,9 @@ from texting.messages.model import (
     has_status,
 )
 
+LONGEST_NOTE = 500
+"""How many characters of a note are kept."""
+
 UNDO_WITHIN = timedelta(minutes=1)
 """How long people can undo a decision, if the text still waits."""
 
@@ -40,9 +43,15 @@ ANEW = {
     "attempts": 0,
     "cancelled_by": None,
     "heard_of": False,
+    "note": None,
     "receipt_at": None,  # the reference stays: it names the first text, not the next one
 }
 """The columns that change when a person sends a message again."""
+
+IS_CANCELLABLE = IS_WAITING & Message.cancelled_by.is_null()
+
+IS_RETRYABLE = has_status(*RETRYABLE) & Message.to.is_null(False) & Message.auto_reply_to.is_null()
+"""Neither redacted, nor an automatic reply, which gets one try."""
 
 
 class Selection:
@@ -65,11 +74,17 @@ class Selection:
             return self.decide(True, by, now) + self._move(WAITING, again, approved=True)
 
     def decide(
-        self, yes: bool, by: str, now: datetime, not_before: datetime | None = None
+        self,
+        yes: bool,
+        by: str,
+        now: datetime,
+        not_before: datetime | None = None,
+        note: str | None = None,
     ) -> list[UUID]:
         """Approve or refuse messages that wait for approval.
 
-        Once approved, each waits for its time, or for `not_before` if that is later.
+        Once approved, each waits for its time, or for `not_before` if that is later. `note` says
+        why they are refused.
         """
         if yes:
             action = Action.APPROVED
@@ -80,16 +95,17 @@ class Selection:
                 changes |= {"status": Status.SCHEDULED, "send_at": send_at}
         else:
             action = Action.REFUSED
-            changes = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
+            changes = {"status": Status.CANCELLED, "finished_at": now}
+            changes |= {"cancelled_by": by, "note": note}
         awaits = ~Message.approved & Message.cancelled_by.is_null()  # or it is withdrawn
         return self._act(action, now, WAITING, awaits, **changes)
 
-    def cancel(self, by: str, now: datetime) -> list[UUID]:
-        """Cancel messages that wait.
+    def cancel(self, by: str, now: datetime, note: str | None = None) -> list[UUID]:
+        """Cancel messages that wait; `note` says why.
 
         A message in doubt is withdrawn: it waits until the carrier has been asked about it.
         """
-        cancel = partial(self._act, Action.CANCELLED, now, WAITING, cancelled_by=by)
+        cancel = partial(self._act, Action.CANCELLED, now, WAITING, cancelled_by=by, note=note)
         ended = {"status": Status.CANCELLED, "finished_at": now}
         with db.transaction():
             at_once = cancel(~Attempt.in_doubt(), **ended)
@@ -109,9 +125,7 @@ class Selection:
         }
         anew["first_send_at"] = anew["send_at"]
         with db.transaction():
-            done = self._act(
-                Action.RETRIED, now, RETRYABLE, Message.auto_reply_to.is_null(), **anew
-            )
+            done = self._act(Action.RETRIED, now, RETRYABLE, IS_RETRYABLE, **anew)
             doubts.recount(done)
             waiting.renew_expiry(done, expire_after)
         return done
@@ -161,7 +175,7 @@ class Selection:
             these = Selection(i for i in self.left if latest.get(i, Action.CANCELLED) == undone)
             if not these.left:
                 continue
-            undo = partial(these._undo, undone, now, cancelled_by=None)
+            undo = partial(these._undo, undone, now, cancelled_by=None, note=None)
             mine = Message.cancelled_by == by
             ended = mine & (Message.finished_at > now - UNDO_WITHIN)
             withdrawn = mine & (Message.send_at > now - UNDO_WITHIN)
@@ -195,6 +209,17 @@ class Selection:
             Message.change(Message.update(changes).where(Message.id.in_(ids)))
         self.left.difference_update(ids)
         return ids
+
+
+def read_note(words: str | None) -> str | None:
+    """Return why somebody refuses or cancels, in one line, or None without any words.
+
+    Raise Refused if they are more than LONGEST_NOTE characters.
+    """
+    note = " ".join((words or "").split())
+    if len(note) > LONGEST_NOTE:
+        raise Refused(f"a note has {LONGEST_NOTE} characters at most: this one has {len(note):,}")
+    return note or None
 
 
 def decided_at(at: datetime, action: Action, who_key: int) -> list[UUID]:
@@ -233,8 +258,8 @@ def revoke(key: ApiKey, now: datetime) -> bool:
             _await_creates(key)
             if Message.select().where(Message.key == key, to_be_sent).exists():
                 raise Refused(
-                    f"the key {key.name!r} is paused and has texts that wait, which nobody could "
-                    "resume: --cancel cancels them, flask keys resume lets them go first"
+                    f"the key {key.name!r} is paused and has waiting texts: add --cancel, or "
+                    "resume it first"
                 )
         if key.revoke(now):
             return True
@@ -266,9 +291,7 @@ def _await_creates(key):
 
 def _cancel_all(key, by):
     """Cancel the waiting texts of a key; return how many."""
-    waiting = Message.select(Message.id).where(
-        Message.key == key, IS_WAITING, Message.cancelled_by.is_null()
-    )
+    waiting = Message.select(Message.id).where(Message.key == key, IS_CANCELLABLE)
     ids = in_pages(waiting.order_by(Message.id), None, lambda last: Message.id > last.id)
     pages = chunked((each.id for each in ids), PAGE)
     return sum(len(Selection(page).cancel(by, clock.now())) for page in pages)

@@ -11,6 +11,9 @@ from texting.monitoring import dead_web, health, notices
 from texting.reports import queue
 from texting.settings import Settings, exit_with
 
+DESK_OFF = "off (SECRET_KEY)"
+"""What `flask check`, `keys create` and the log say of the desk without the setting."""
+
 
 def start(settings: Settings) -> None:
     """End the process, with a line for each problem, if settings do not fit the known countries."""
@@ -102,7 +105,7 @@ def compare_clocks(settings: Settings) -> str:
 def find_room(settings: Settings) -> str:
     """Look whether the disk of SQLite's file is almost full."""
     _refuse(health.disk_problems(database.db.bytes_left()))
-    return "has room, as far as this machine can see"
+    return "has room" if database.db.sees_disk else "cannot be seen from here (Postgres)"
 
 
 def find_receivers(settings: Settings) -> str:
@@ -171,9 +174,14 @@ def ask_public_address(settings: Settings) -> str:
         carriers = configs.connect_all(settings.carrier_configs, sending=False)
         missed = [f"warning: {line}" for line in _without_callbacks(settings, carriers)]
         return "\n".join(missed) or "PUBLIC_URL is not set"
-    if not dead_web.answers(settings.public_url):
-        return "warning: the service does not answer there, as seen from here"
+    if why := dead_web.why_silent(settings.public_url):
+        return f"warning: the service does not answer there, as seen from here: {why}"
     return "answers"
+
+
+def find_desk(settings: Settings) -> str:
+    """Look whether there is a desk."""
+    return "on" if settings.secret_key else DESK_OFF
 
 
 NEED_TABLES = {"tables", "clock", "disk", "keys", "receivers of events"}
@@ -186,5 +194,6 @@ ALL: dict[str, Callable[[Settings], str]] = {
     "receivers of events": find_receivers,
     "carrier": ask_carrier,
     "public address": ask_public_address,
+    "desk": find_desk,
     "notices": find_addresses,
 }

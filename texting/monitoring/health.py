@@ -51,8 +51,8 @@ KINDS = {  # of problems: a notice's title, and what to do
     ),
     "failing": (
         "most texts of carrier {} fail or do not arrive",
-        "Fix the cause, then flask messages list --ids --status undelivered --since 2h | xargs "
-        "flask messages retry; likewise with --status failed.",
+        "Fix the cause, then flask messages retry --status undelivered --since 2h; likewise with "
+        "--status failed.",
     ),
     "events": ("events are not delivered", "Restart the scheduler; its log has the reason."),
     "disk": ("the database disk is almost full", "Make room; the service then recovers by itself."),
@@ -64,7 +64,7 @@ KINDS = {  # of problems: a notice's title, and what to do
         "texts are due, nothing is sent",
         "See the scheduler's log; flask carriers check asks the carrier.",
     ),
-    "scheduler": (NO_SCHEDULER, "Texts wait until one runs: start it; its log has the reason."),
+    "scheduler": (NO_SCHEDULER, "Start it; until then, texts wait. Its log says why it stopped."),
     "web": (
         "the web cannot store texts",
         "Requests get a 503 meanwhile. flask check asks the database.",
@@ -95,6 +95,15 @@ class Problem(NamedTuple):
     @property
     def what_to_do(self) -> str:
         return KINDS[self.kind][1]
+
+
+def span(length: timedelta) -> str:
+    """Write a length of time in its largest whole unit: "33 seconds", "2 days"."""
+    length = max(length, timedelta(0))  # another machine's clock may be ahead
+    units = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+    length //= timedelta(seconds=1)
+    unit, seconds = next((each for each in units if length >= each[1]), units[-1])
+    return f"{length // seconds} {unit}{'' if length // seconds == 1 else 's'}"
 
 
 def listed(names: list[str], what: str = "keys") -> str:
@@ -196,10 +205,9 @@ class Health(NamedTuple):
             when = f"one last ran at {isoformat(last)}" if last else "none has run yet"
             yield Problem("scheduler", f"{NO_SCHEDULER}: {when}", stops=True)
         if self.stuck:
-            seconds = int(self.stalled_after.total_seconds())
             through, why = self._what_is_stuck()
-            due = f"though texts have been due since {isoformat(min(self.stuck.values()))}"
-            sentence = f"nothing was sent{through} for {seconds} s {due}{why}"
+            due = f"although some have been due since {isoformat(min(self.stuck.values()))}"
+            sentence = f"No text has gone{through} for {span(self.stalled_after)}, {due}{why}"
             yield Problem("stalled", sentence, stops=True)
         if self.answered_at:
             since = isoformat(self.answered_at)
@@ -235,9 +243,9 @@ def arrival_problems(arrivals: Iterable[Arrivals]) -> Iterator[Problem]:
     for each in arrivals:
         if each.lacks_receipts:
             words = f"receipts of {each.carrier} do not come (can it reach PUBLIC_URL?)"
-            yield Problem("receipts", f"{words}: {each.of_taken}", each.carrier)
+            yield Problem("receipts", f"{words}; {each.of_taken}", each.carrier)
         if each.mostly_bad:
-            words = f"most texts of {each.carrier} fail or do not arrive: {each.of_ended}"
+            words = f"most texts of {each.carrier} fail or do not arrive; {each.of_ended}"
             yield Problem("failing", words, each.carrier)
 
 

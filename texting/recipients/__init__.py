@@ -130,7 +130,8 @@ def _read(to):
         raise InvalidNumber(words) from None
     form = phonenumbers.format_number(number, PhoneNumberFormat.E164)
     if form != to:
-        raise InvalidNumber(f"must be in E.164 format: {form}")
+        plus = "" if to.strip().startswith("+") else ", with a plus sign before it"
+        raise InvalidNumber(f"must be in E.164 format{plus}: {form}")
     return number, kind
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from peewee import SQL, Select, Tuple, Value, fn
+from peewee import SQL, Expression, Select, Tuple, Value, fn
 
 from texting.access.keys import ApiKey, Role
 from texting.database import EPOCH, MILLISECOND, Refused, db, in_pages, pause
@@ -79,16 +79,19 @@ class Cursor(NamedTuple):
 
 
 def listing(
-    only: Filter, limit: int | None = None, among: Collection[str] = (), after: Cursor | None = None
+    only: Filter,
+    limit: int | None = None,
+    among: Expression | None = None,
+    after: Cursor | None = None,
 ) -> Iterator[Message]:
     """Read messages with their keys, the newest first; raise Refused if there is no such key.
 
-    `among` names the statuses to choose from, if not all. Messages are read in pages, so nothing
-    stays open between them.
+    `among` is a condition on those to choose from. Messages are read in pages, so nothing stays
+    open between them.
     """
     messages = _chosen(only).order_by(Message.id.desc())
-    if among:
-        messages = messages.where(has_status(*among))
+    if among is not None:
+        messages = messages.where(among)
     if after:
         messages = messages.where(Message.id < after.id)
     yield from in_pages(messages, limit, lambda last: Message.id < last.id)

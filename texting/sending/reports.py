@@ -71,7 +71,7 @@ class ReportRecorder:
         self.register_at = clock.monotonic() + REGISTERED_AGAIN_AFTER if error else math.inf
         if error:  # the message of a bug may hold a secret
             problem = error if isinstance(error, CarrierError) else type(error).__name__
-            log.warning("carrier %s is not told where to call back: %s", self.watch.name, problem)
+            self.watch.warn_hourly("is not told where to call back", problem)
 
     def read_list(self) -> None:
         """Begin to read the list of incoming texts, every few minutes: callbacks may get lost.
@@ -133,7 +133,7 @@ class ReportRecorder:
             reading.parts += 1
         self.asked = None
         if problem:
-            log.warning("carrier %s cannot list incoming texts: %s", self.watch.name, problem)
+            self.watch.warn_hourly("cannot list incoming texts", problem)
             self.read_at = self.watch.clock.monotonic() + LISTED_AGAIN_AFTER
             self.reading = None
 

@@ -184,6 +184,11 @@ class CarrierWatch:
             is_question = not send.gives
             self.end_pause(send.probe, only_outage=is_question, accepted_at=accepted_at)
 
+    def warn_hourly(self, what: str, problem: object) -> None:
+        """Log a warning about the carrier, the same one once an hour over all schedulers."""
+        if CarrierState.may_log(self.name, f"{what}: {problem}", self.clock.now()):
+            log.warning("carrier %s %s: %s", self.name, what, problem)
+
     def note_too_fast(self) -> None:
         """Begin a pause: the carrier said "too fast" to a part of a text, which itself waits."""
         self.note_error(CarrierError("too fast", too_fast=True), None, by_text=True)
