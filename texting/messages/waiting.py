@@ -15,8 +15,7 @@ from peewee import SQL, Case, ModelSelect, ModelUpdate, Value
 
 from texting.access.do_not_call import DoNotCall, OptedOut
 from texting.access.keys import ApiKey, rules_of
-from texting.access.rules import LAST
-from texting.database import FEW, MILLISECOND, all_but_broken, is_outage, locked
+from texting.database import FEW, LAST, MILLISECOND, all_but_broken, is_outage, locked
 from texting.messages.attempts import Attempt
 from texting.messages.model import IS_SENDABLE, IS_WAITING, WAITING, Message, Status, has_status
 
