@@ -7,7 +7,7 @@ from texting.access.keys import ids_of
 from texting.carriers import REGISTERS, Carrier, CarrierError, configs
 from texting.database import ERRORS, Refused, clock, isoformat
 from texting.database.clock import SKEW
-from texting.monitoring import dead_web, health, notices
+from texting.monitoring import clocks, dead_web, health, notices
 from texting.reports import queue
 from texting.settings import Settings, exit_with
 
@@ -89,13 +89,11 @@ def find_tables(settings: Settings) -> str:
 
 def compare_clocks(settings: Settings) -> str:
     """Compare this machine's clock with the database's, if that has its own."""
-    theirs = database.db.read_clock()
-    if theirs is None:
+    reading = clocks.against_database()
+    if reading is None:
         return isoformat(clock.now())
-    ahead = clock.now().timestamp() - theirs
-    if abs(ahead) > SKEW.total_seconds():
-        direction = "ahead of" if ahead > 0 else "behind"
-        raise Refused(f"{abs(ahead):.0f} s {direction} the database's")
+    if abs(reading.ahead) > SKEW.total_seconds():
+        raise Refused(str(reading))
     return "agrees with the database's"
 
 
@@ -147,7 +145,7 @@ def ask_carrier(settings: Settings) -> str:
     """Ask the carrier whether it would take texts."""
     if not settings.carrier_url:
         return "warning: CARRIER_URL is not set, so texts wait"
-    said, noes = [], []
+    said, noes, off = [], [], []
     carriers = connected(settings, settings.carrier_configs)
     for carrier in carriers:
         try:
@@ -159,10 +157,12 @@ def ask_carrier(settings: Settings) -> str:
             said.append(f"{carrier.name} cannot be asked without sending a text")
         finally:
             carrier.close()
+        if (reading := clocks.against_carrier(carrier)) and reading.is_wrong:
+            off.append(f"this machine's clock is {reading}")
     if noes:
-        raise Refused("; ".join(noes))
-    unregistered = [f"warning: {line}" for line in _without_register(settings, carriers)]
-    return "\n".join(["; ".join(said), *unregistered])
+        raise Refused("; ".join([*noes, *off]))
+    warned = [f"warning: {line}" for line in (*off, *_without_register(settings, carriers))]
+    return "\n".join(["; ".join(said), *warned])
 
 
 def ask_public_address(settings: Settings) -> str:

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from peewee import IntegerField, UUIDField
 
 from texting.database import PAST, InstantField, Table, all_but_broken, db, is_outage
+from texting.database.clock import WRONG
 from texting.messages.attempts import Attempt
 from texting.messages.model import Message
 from texting.messages.waiting import SET_ASIDE
@@ -122,11 +123,12 @@ class Pulse:
     def watch(self, timeout: float) -> tuple[list[Heartbeat], bool]:
         """Return the dead senders, and whether there are more that may be dead.
 
-        The last beat of a dead one is older than `timeout` seconds by the wall clock, and it was
-        watched for long enough without a beat.
+        The last beat of a dead one is older than `timeout` seconds by the wall clock, or ahead of
+        that, which says nothing; and it was watched for long enough without a beat.
         """
         now, monotonic = self.clock.now(), self.clock.monotonic()
         silent = Heartbeat.beat_at < now - timedelta(seconds=timeout)
+        silent |= Heartbeat.beat_at > now + WRONG
         before = self.seen if monotonic - self.looked_at <= GAP else {}
         self.seen, self.looked_at = {}, monotonic
         dead = []
