@@ -23,7 +23,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from texting import database, desk, recipients
 from texting.carriers import Carrier
 from texting.database import Refused
-from texting.monitoring import checks, clocks, dead_scheduler
+from texting.monitoring import changed_settings, checks, clocks, dead_scheduler
 from texting.recipients import calendars
 from texting.settings import load_or_exit
 
@@ -118,7 +118,7 @@ def post_worker_init(worker: GeventWorker) -> None:
     """
     worker.wsgi.extensions["health"].lasts = HEALTH_LASTS
     dead_scheduler.start(settings)
-    clocks.start("web", lambda: None)
+    clocks.start("web", lambda: changed_settings.note(settings, clocks.now()))
     prefix = os.environ.pop("SCRIPT_NAME", "").strip("/")
     if prefix:
         app = worker.wsgi

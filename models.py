@@ -10,6 +10,7 @@ from texting.events.outbox import Event, EventAddress
 from texting.messages.attempts import Attempt
 from texting.messages.early_receipts import EarlyReceipt
 from texting.messages.model import Message
+from texting.monitoring.changed_settings import SettingInForce
 from texting.monitoring.clocks import WrongClock
 from texting.monitoring.dead_web import PublicAddress
 from texting.monitoring.notices import Notice, OutgoingNotice
@@ -26,6 +27,6 @@ TABLES = [
     *(Message, Attempt, EarlyReceipt, Reply, IgnoredOptOut, OptOutMessage),
     *(CarrierState, Heartbeat, Retention),
     *(Notice, OutgoingNotice, PublicAddress),
-    WrongClock,
+    *(SettingInForce, WrongClock),
 ]
 """A table comes after those that it refers to."""

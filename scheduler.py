@@ -23,7 +23,7 @@ from texting.events.delivery import Deliveries
 from texting.events.outbox import Event
 from texting.messages import receipts, waiting
 from texting.messages.model import Message, Status
-from texting.monitoring import checks, clocks, dead_web
+from texting.monitoring import changed_settings, checks, clocks, dead_web
 from texting.monitoring.clocks import LASTS, ClockWatch
 from texting.monitoring.notices import Notices
 from texting.replies import inbound, opt_outs
@@ -82,6 +82,7 @@ class Scheduler:
         self.due_by = None  # a single pass ends once all texts due by then are done
         clocked = [sender.carrier for sender in self.senders]
         self.clocks = ClockWatch("scheduler", clocked, sends=True)
+        self.has_noted_settings = False  # in the audit
         self.was_held = False  # by a wrong clock, by which answers were dated meanwhile
         self.suspects_death = False  # whether another scheduler may be dead
 
@@ -249,6 +250,9 @@ class Scheduler:
 
     def begin_chores(self, now: datetime) -> None:
         """Check on other schedulers and carriers, and begin all chores that are not under way."""
+        if not self.has_noted_settings:
+            changed_settings.note(self.settings, now)
+            self.has_noted_settings = True
         if not self.to_date_back and (self.was_held or CarrierState.is_behind(now)):
             self.was_held = False
             self.to_date_back.extend(each for each in models.TABLES if each is not CarrierState)

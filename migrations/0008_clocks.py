@@ -1,9 +1,13 @@
-"""A key's own limit of each recipient, and clocks that are wrong."""
+"""A key's own limit of each recipient, the settings in force, and clocks that are wrong."""
 
 from peewee import SqliteDatabase
 
 STATEMENTS = """
 ALTER TABLE api_key ADD COLUMN recipient_limit TEXT;
+CREATE TABLE setting_in_force (
+    name TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL
+);
 CREATE TABLE wrong_clock (
     process UUID NOT NULL PRIMARY KEY,
     who TEXT NOT NULL,
