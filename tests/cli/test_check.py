@@ -1,7 +1,7 @@
 """`flask check`: one look at all that has to be right, before and after the start."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_what_is_right_is_said_line_by_line(check, twilio, shared_web):
     assert (status, [line.partition(":")[0] for line in lines]) == (
         0,
         [
-            *("settings", "database", "tables", "clock", "disk", "keys"),
+            *("settings", "database", "tables", "clock", "time zones", "disk", "keys"),
             *("receivers of events", "carrier", "public address", "notices"),
         ],
     )
@@ -166,6 +166,24 @@ def test_a_clock_that_differs_from_a_carriers_is_a_warning(check, twilio):
     twilio.login = (twilio.sid, "another token")
     status, lines = check(carrier_url=twilio.url)
     assert (status, about(lines, "carrier")[0].endswith(f"; {told}")) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("version", "now", "is_old"),
+    [
+        ("2026f", datetime(2026, 11, 29, tzinfo=UTC), False),
+        ("2026f", datetime(2027, 2, 1, tzinfo=UTC), False),
+        ("2025b", datetime(2026, 11, 29, tzinfo=UTC), True),
+        ("2024a", datetime(2026, 1, 1, tzinfo=UTC), True),
+        ("2026a", datetime(2028, 1, 1, tzinfo=UTC), True),
+    ],
+)
+def test_old_time_zones_are_a_warning(check, monkeypatch, at, version, now, is_old):
+    monkeypatch.setattr("tzdata.IANA_VERSION", version)
+    at(now)
+    _, lines = check()
+    (line,) = about(lines, "time zones")
+    assert line.startswith(f"warning: tzdata is {version}: " if is_old else f"tzdata is {version}")
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,7 @@ def show_state(state: health.Health, told: dict[str, Any]) -> None:
 @base.command
 @click.pass_context
 def check(ctx: click.Context) -> None:
-    """Check settings, database, clock, disk, keys, receivers, carrier, public address and notices.
+    """Check settings, database, clock, time zones, disk, keys, receivers, carrier and addresses.
 
     The exit status is 1 if there is a problem. No text is sent.
     """

@@ -1,6 +1,7 @@
 """Check the setup of the service, at the start of every process and in `flask check`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 
 from texting import database, recipients
 from texting.access.keys import ids_of
@@ -97,6 +98,15 @@ def compare_clocks(settings: Settings) -> str:
     return "agrees with the database's"
 
 
+def find_zones(settings: Settings) -> str:
+    """Look how old IANA's time zones are: countries change their clocks each year."""
+    version = recipients.tzdata_version()
+    # It names only its year: it is from the middle of that, half a year more or less
+    if clock.now() > datetime(int(version[:4]) + 1, 7, 1, tzinfo=UTC):
+        return f"warning: tzdata is {version}: a newer one knows which clocks have changed since"
+    return f"tzdata is {version}"
+
+
 def find_room(settings: Settings) -> str:
     """Look whether the disk of SQLite's file is almost full."""
     _refuse(health.disk_problems(database.db.bytes_left()))
@@ -181,6 +191,7 @@ ALL: dict[str, Callable[[Settings], str]] = {
     "database": reach_database,
     "tables": find_tables,
     "clock": compare_clocks,
+    "time zones": find_zones,
     "disk": find_room,
     "keys": find_keys,
     "receivers of events": find_receivers,
