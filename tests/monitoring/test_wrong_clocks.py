@@ -1,5 +1,6 @@
 """A clock that is wrong is told, and a scheduler's sends nothing at the wrong hour."""
 
+import re
 import socket
 from datetime import timedelta
 
@@ -15,7 +16,7 @@ from texting.carriers import configs
 from texting.database import clock
 from texting.database.dialects import PostgresDialect, SqliteDialect
 from texting.messages.model import Message, Status
-from texting.monitoring import clocks
+from texting.monitoring import clocks, notices
 from texting.monitoring.clocks import ClockWatch, WrongClock
 from texting.sending.carrier_state import CarrierState
 
@@ -235,6 +236,25 @@ def test_health_is_judged_by_the_databases_clock(app, theirs, settings, carrier)
     told = app.test_client().get("/healthz").json
     assert told["problems"] == []
     assert (told["oldest_due_seconds"], told["last_pass_seconds"]) == (0, 0)
+
+
+@on_both
+def test_people_are_notified_when_it_begins_and_when_it_is_over(theirs, settings):
+    watch = ClockWatch("scheduler", sends=True)
+    for ahead, begins in (
+        (-7200, "the clock of the"),
+        (-7200, None),
+        (0, "over: the clock of the"),
+    ):
+        theirs(TUESDAY_NOON, ahead)
+        watch.compare()
+        told = [*notices.pending(settings, clocks.now())]
+        assert [each.title for each in told] == (
+            [f"{begins} scheduler on {HOST} is wrong"] if begins else []
+        )
+        if ahead and told:
+            assert "is 2 h behind the database's, so it sends nothing." in told[0].text
+            assert re.search("Noticed at 2026-03-03T(16:59:59|17:00:00)", told[0].text)
 
 
 @on_both

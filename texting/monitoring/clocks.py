@@ -72,10 +72,11 @@ class WrongClock(Table):
 
 def span(seconds: float) -> str:
     """Return a length of time as people say it: 61 s, 35 min, 16 h, 3 days."""
+    seconds = round(seconds)
     for least, unit, name in ((2 * 86_400, 86_400, "days"), (7_200, 3_600, "h"), (600, 60, "min")):
         if seconds >= least:
             return f"{seconds / unit:.0f} {name}"
-    return f"{seconds:.0f} s"
+    return f"{seconds} s"
 
 
 # Comparing
