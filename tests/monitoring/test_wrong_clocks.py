@@ -155,6 +155,13 @@ def test_what_a_carriers_answers_say_of_the_clock_is_told_and_stops_nothing(
     assert problem.endswith(" days ahead of twilio's")
 
 
+def test_a_pass_without_a_database_says_only_that(schedule):
+    scheduler = schedule(CARRIER_URL="simulator:", DATABASE_URL="postgresql://u@127.0.0.1:1/d")
+    assert scheduler.wait() == 1
+    (line,) = [line for line in scheduler.output.splitlines() if "ERROR" in line]
+    assert "the scheduler cannot work: the database: " in line
+
+
 # The comparison
 
 
