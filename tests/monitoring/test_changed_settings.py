@@ -1,5 +1,7 @@
 """Changes of the settings by which texts are allowed are in the audit, whoever starts first."""
 
+import time
+
 import pytest
 
 from databases import on_both
@@ -145,8 +147,15 @@ def test_of_a_file_the_lines_that_differ_are_noted(begin, tmp_path):
 
 
 @on_both
-def test_of_many_that_start_at_once_one_notes_the_change(begin, settings):
+def test_of_many_that_start_at_once_one_notes_the_change(begin, settings, monkeypatch):
     begin()
+    note = Audit.note
+
+    def note_slowly(*arguments, **columns):
+        time.sleep(0.2)  # in which others would read what was before
+        note(*arguments, **columns)
+
+    monkeypatch.setattr(Audit, "note", note_slowly)
     changed = settings._replace(check_dnc="always", max_retries=0)
     at_once(*[lambda: changed_settings.note(changed, TUESDAY_NOON)] * 8)
     assert noted() == ["CHECK_DNC was opted-out, is always"]

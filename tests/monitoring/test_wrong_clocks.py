@@ -12,6 +12,7 @@ from running import ALWAYS, ROOT, send, wait_until
 from samples import DAY, HOUR, LONDON, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from stored_messages import again, store
+from texting.access.do_not_call import LastReply
 from texting.carriers import configs
 from texting.database import clock
 from texting.database.dialects import PostgresDialect, SqliteDialect
@@ -287,6 +288,19 @@ def test_a_pause_by_a_wrong_clock_ends_once_a_right_one_looks(theirs, settings, 
         theirs(TUESDAY_NOON + minutes * MINUTE)
         right.run_pass()
     assert len(carrier.texts) == 2
+
+
+@on_both
+def test_what_a_wrong_clock_dated_is_dated_back_once_it_is_right(theirs, settings, carrier):
+    """A START that comes then is no older than a STOP that came meanwhile."""
+    theirs(TUESDAY_NOON, 16 * 3600)
+    scheduler = Scheduler(settings, carrier)
+    scheduler.run_pass()
+    assert LastReply.note(NEW_YORK, None, clock.now())
+    theirs(TUESDAY_NOON + MINUTE)
+    scheduler.run_pass()
+    theirs(TUESDAY_NOON + HOUR)
+    assert LastReply.note(NEW_YORK, clock.now(), clock.now())
 
 
 # Dates of carriers
