@@ -23,7 +23,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from texting import database, desk, recipients
 from texting.carriers import Carrier
 from texting.database import Refused
-from texting.monitoring import checks, dead_scheduler
+from texting.monitoring import changed_settings, checks, clocks, dead_scheduler
 from texting.recipients import calendars
 from texting.settings import load_or_exit
 
@@ -115,10 +115,12 @@ def on_exit(server: Arbiter) -> None:
 def post_worker_init(worker: GeventWorker) -> None:
     """Read the health once a second at most; answer 404 outside a stage's prefix.
 
-    gunicorn itself would answer 500 there, in HTML. Start to look for dead schedulers.
+    gunicorn itself would answer 500 there, in HTML. Start to look for dead schedulers, and
+    at the clock.
     """
     worker.wsgi.extensions["health"].lasts = HEALTH_LASTS
     dead_scheduler.start(settings)
+    clocks.start("web", lambda: changed_settings.note(settings, clocks.now()))
     prefix = os.environ.pop("SCRIPT_NAME", "").strip("/")
     if prefix:
         app = worker.wsgi

@@ -11,6 +11,8 @@ from texting.messages.attempts import Attempt
 from texting.messages.early_receipts import EarlyReceipt
 from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Message
+from texting.monitoring.changed_settings import SettingInForce
+from texting.monitoring.clocks import WrongClock
 from texting.monitoring.dead_web import PublicAddress
 from texting.monitoring.notices import Notice, OutgoingNotice
 from texting.replies.model import Reply
@@ -25,5 +27,6 @@ TABLES = [
     *(Heartbeat, Message, Attempt, EarlyReceipt, Reply, IgnoredOptOut, OptOutMessage),
     *(CarrierState, Retention),
     *(Notice, OutgoingNotice, PublicAddress),
+    *(SettingInForce, WrongClock),
 ]
 """A table comes after those that it refers to."""

@@ -1,7 +1,7 @@
 """`flask check`: one look at all that has to be right, before and after the start."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -9,7 +9,7 @@ from app import create_app
 from carrier_servers import Answer, self_signed, served
 from databases import POSTGRES, on_postgres
 from kits.smsgate import SmsgateServer
-from samples import DAY
+from samples import DAY, HOUR
 from stored_messages import decide_on, key_named, store
 from texting import database
 from texting.database import clock
@@ -41,8 +41,8 @@ def test_what_is_right_is_said_line_by_line(check, twilio, shared_web):
     assert (status, [line.partition(":")[0] for line in lines]) == (
         0,
         [
-            *("settings", "database", "tables", "clock", "disk", "keys", "receivers of events"),
-            *("carrier", "public address", "desk", "notices"),
+            *("settings", "database", "tables", "clock", "time zones", "disk", "keys"),
+            *("receivers of events", "carrier", "public address", "desk", "notices"),
         ],
     )
     assert about(lines, "carrier") == ["twilio accepts texts"]
@@ -184,13 +184,43 @@ def test_a_database_that_cannot_be_reached_is_one_problem_without_its_password(c
 
 @on_postgres
 @pytest.mark.parametrize(("skew", "words"), [(61, "ahead of"), (-61, "behind")])
-def test_a_clock_that_differs_from_the_databases_is_a_problem(check, monkeypatch, skew, words):
+def test_a_clock_that_differs_from_the_databases_is_a_problem(
+    check, clock_of_postgres, monkeypatch, skew, words
+):
     real = database.clock.now
     monkeypatch.setattr(database.clock, "now", lambda: real() + timedelta(seconds=skew))
     status, lines = check()
     (problem,) = [line for line in lines if line.startswith("PROBLEM")]
     assert (status, problem[:16]) == (1, "PROBLEM: clock: ")
     assert re.search(rf"6[012] s {words} the database's", problem)
+
+
+def test_a_clock_that_differs_from_a_carriers_is_a_warning(check, twilio):
+    twilio.dated = (clock.now() - 16 * HOUR).strftime("%a, %d %b %Y %H:%M:%S GMT")
+    status, lines = check(carrier_url=twilio.url)
+    told = "this machine's clock is 16 h ahead of twilio's"
+    assert (status, about(lines, "carrier")) == (0, ["twilio accepts texts", f"warning: {told}"])
+    twilio.login = (twilio.sid, "another token")
+    status, lines = check(carrier_url=twilio.url)
+    assert (status, about(lines, "carrier")[0].endswith(f"; {told}")) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("version", "now", "is_old"),
+    [
+        ("2026f", datetime(2026, 11, 29, tzinfo=UTC), False),
+        ("2026f", datetime(2027, 2, 1, tzinfo=UTC), False),
+        ("2025b", datetime(2026, 11, 29, tzinfo=UTC), True),
+        ("2024a", datetime(2026, 1, 1, tzinfo=UTC), True),
+        ("2026a", datetime(2028, 1, 1, tzinfo=UTC), True),
+    ],
+)
+def test_old_time_zones_are_a_warning(check, monkeypatch, at, version, now, is_old):
+    monkeypatch.setattr("tzdata.IANA_VERSION", version)
+    at(now)
+    _, lines = check()
+    (line,) = about(lines, "time zones")
+    assert line.startswith(f"warning: tzdata is {version}: " if is_old else f"tzdata is {version}")
 
 
 @pytest.mark.parametrize(

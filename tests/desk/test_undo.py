@@ -8,7 +8,7 @@ from databases import on_both
 from desk_visitor import ask, signed_in
 from own_threads import at_once
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, SECOND, TUESDAY_NOON
-from stored_messages import FAKE, again, decide_on, store
+from stored_messages import FAKE, again, decide_on, key_named, store
 from texting.access.audit import Action, Audit
 from texting.access.do_not_call import OptedOut
 from texting.access.keys import ApiKey
@@ -259,3 +259,29 @@ def test_an_undo_of_a_testers_text_keeps_to_no_limit(database_url, tester):
     assert decide_on(message).cancel("Olga", TUESDAY_NOON)
     store()
     assert decide_on(message).undo_cancel("Olga", TUESDAY_NOON, parse_recipient_limit("1/24h"))
+
+
+@on_both
+@pytest.mark.parametrize(
+    ("own", "is_undone"), [("1/24h", False), ("2/24h", True), ("none", True), (None, False)]
+)
+def test_an_undo_keeps_to_its_keys_own_limit_of_recipients(database_url, own, is_undone):
+    key = key_named("app")
+    ApiKey.update(recipient_limit=own).where(ApiKey.id == key.id).execute()
+    message = store(key=key)
+    assert decide_on(message).cancel("Olga", TUESDAY_NOON)
+    store(key=key)
+    for _ in range(2 * (own is not None)):
+        store(key=key_named("other"))
+    undone = decide_on(message).undo_cancel("Olga", TUESDAY_NOON, parse_recipient_limit("1/24h"))
+    assert undone == [message.id] * is_undone
+
+
+@on_both
+def test_an_undo_keeps_to_a_keys_limit_where_there_is_no_setting(database_url):
+    key = key_named("app")
+    ApiKey.update(recipient_limit="1/24h").where(ApiKey.id == key.id).execute()
+    message = store(key=key)
+    assert decide_on(message).cancel("Olga", TUESDAY_NOON)
+    store(key=key)
+    assert not decide_on(message).undo_cancel("Olga", TUESDAY_NOON)

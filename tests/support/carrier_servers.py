@@ -49,7 +49,8 @@ class CarrierServer(ThreadingHTTPServer):
     """Take texts; answer with `answers[number]` or else `answer`, if there is one.
 
     `texts` lists the (number, text) pairs and `requests` the requests, in the order of arrival.
-    `asked` lists the GETs. `connections` counts the connections. An answer takes `delay` seconds.
+    `asked` lists the GETs. `connections` counts the connections. An answer takes `delay` seconds,
+    and is `dated` otherwise than now, if that is set.
     """
 
     daemon_threads = True
@@ -61,6 +62,7 @@ class CarrierServer(ThreadingHTTPServer):
         self.requests, self.asked, self.texts, self.answers = [], [], [], {}
         self.answer = None
         self.delay = self.connections = 0
+        self.dated = None
         self.closing = threading.Event()
         self._connections = set()
         self._thread = threading.Thread(target=self.serve_forever, args=(0.005,))
@@ -147,6 +149,10 @@ class Handler(BaseHTTPRequestHandler):
             if self.server.closing.wait(pause):
                 return
             self.wfile.write(bytes([byte]))
+
+    def date_time_string(self, timestamp=None):
+        dated = self.server.dated
+        return super().date_time_string(timestamp) if dated is None else dated
 
     def log_message(self, *args):
         """Keep quiet."""

@@ -79,6 +79,7 @@ class Action(StrEnum):
     REMOVED = "number removed"
     IMPORTED = "numbers imported"
     EXPORTED = "numbers exported"
+    CHANGED_SETTING = "setting changed"
 
 
 class Audit(Table):

@@ -11,8 +11,7 @@ from peewee import SQL, Expression, Field, TextField, fn
 
 from texting.access.audit import Action, Audit
 from texting.access.keys import ApiKey
-from texting.access.rules import LAST
-from texting.database import PAST, InstantField, Table, db, in_pages
+from texting.database import LAST, PAST, InstantField, Table, db, in_pages
 from texting.database.clock import SKEW
 
 # In SQL: peewee takes five times as long to write thousands of rows as a database to insert them.

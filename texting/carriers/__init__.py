@@ -221,6 +221,15 @@ def message_of(key: str) -> str:
     return key.partition("-")[0] if key[32:33] == "-" else key
 
 
+class Dated(NamedTuple):
+    """The date of an answer over HTTP, and when it came."""
+
+    date: str
+    took: float  # seconds from the request
+    wall: float  # by this machine's clock
+    monotonic: float
+
+
 class Carrier:
     """Deliver texts. Many threads may call `send` and `find` at once.
 
@@ -255,6 +264,7 @@ class Carrier:
     registers = False  # whether `register` has to be called before it calls back
     # Whether each name of an account is called about the texts of all its names
     calls_all_names = False
+    dated: Dated | None = None  # of its latest answer that has a date
     lists_incoming = False  # whether `incoming` returns texts whose callbacks were lost
 
     def warn(self, words: str) -> None:

@@ -12,7 +12,7 @@ from flask import current_app
 from texting.access import rules
 from texting.access.audit import Action, Audit
 from texting.access.keys import MAY_SEND, ApiKey, Role, all_keys, senders
-from texting.access.limits import Limit, parse
+from texting.access.limits import Limit, parse, read_recipient_limit
 from texting.access.rules import NO_RULES, KeyRules
 from texting.access.sign_ins import SignIn
 from texting.carriers import urls
@@ -62,6 +62,11 @@ rule_options = base.options(
     click.option(
         "--countries", metavar="US,CA|all", help="Override ALLOWED_COUNTRIES, or allow all."
     ),
+    click.option(
+        "--recipient-limit",
+        metavar="3/24h|none",
+        help="Override RECIPIENT_LIMIT, counting this key's texts alone; or none.",
+    ),
 )
 
 
@@ -76,10 +81,24 @@ def read_rules(name: str, urgent: bool | None, **options: str | None) -> dict:
             try:
                 written = text.strip().lower()
                 changes[column] = None if written == "default" else rules.read(column, text)
+                if column == "recipient_limit":
+                    check_kept(changes[column])
             except ValueError as problem:
                 option = column.replace("_", "-")
                 raise Refused(f"the key {name!r}: {option}: {problem}") from None
     return changes
+
+
+def check_kept(own: str | None) -> None:
+    """Raise ValueError if texts are forgotten while they still count for a limit of recipients."""
+    settings = current_app.config["SETTINGS"]
+    for name in ("keep_texts", "keep_messages"):
+        kept = getattr(settings, name)
+        if own not in (None, rules.NONE) and kept and kept < read_recipient_limit(own).window:
+            raise ValueError(
+                f"must not have a longer window than {name.upper()}, after which a text counts no "
+                "more"
+            )
 
 
 @keys.command()

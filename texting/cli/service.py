@@ -17,7 +17,7 @@ from texting.database import Refused, clock
 from texting.events.outbox import Event
 from texting.messages import model, receipts
 from texting.messages.model import Status
-from texting.monitoring import checks, health
+from texting.monitoring import checks, clocks, health
 from texting.replies import opt_outs
 from texting.reports import queue
 
@@ -130,7 +130,7 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
 
     The exit status is 1 if a PROBLEM is shown.
     """
-    now, settings = clock.now(), current_app.config["SETTINGS"]
+    now, settings = clocks.now(), current_app.config["SETTINGS"]
     hour_ago, day_ago = now - health.HOUR, now - timedelta(days=1)
     state = health.read(now, settings)
     began = time.perf_counter()
@@ -167,7 +167,15 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
 def state_as_object(state: health.Health) -> dict[str, object]:
     """Return the state of the service as a JSON object."""
     told = state._asdict()
-    for name in ("now", "stalled_after", "expected_since", "under_way", "answered_at", "stuck"):
+    for name in (
+        "now",
+        "stalled_after",
+        "expected_since",
+        "under_way",
+        "answered_at",
+        "stuck",
+        "wrong_clocks",
+    ):
         del told[name]
     told["problems"] = [each.sentence for each in state.problems()]
     for name in ("carriers", "arrivals"):
@@ -205,7 +213,7 @@ def show_state(state: health.Health, told: dict[str, Any]) -> None:
 @base.command
 @click.pass_context
 def check(ctx: click.Context) -> None:
-    """Check settings, database, disk, clock, keys, receivers, carrier, public address and notices.
+    """Check settings, database, clock, time zones, disk, keys, receivers, carrier and addresses.
 
     The exit status is 1 if there is a problem. No text is sent.
     """

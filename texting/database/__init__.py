@@ -14,6 +14,7 @@ from texting.database.tables import (
     BATCH,
     EPOCH,
     FEW,
+    LAST,
     MILLISECOND,
     PAGE,
     PAST,

@@ -20,6 +20,9 @@ PAGE = 500
 """Rows that a report of all rows reads at a time."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LAST = datetime.max.replace(microsecond=999_000, tzinfo=UTC)
+"""The last instant that there is."""
+
 MILLISECOND = timedelta(milliseconds=1)
 PAST = timedelta(0)
 """How far ahead an instant can be that says when something has happened."""

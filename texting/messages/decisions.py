@@ -11,7 +11,7 @@ from uuid import UUID
 from peewee import Case, chunked, fn
 
 from texting.access.audit import Action, Audit
-from texting.access.keys import ApiKey, Role
+from texting.access.keys import ApiKey
 from texting.access.limits import Limit, lock_numbers
 from texting.carriers.lanes import Lane
 from texting.database import MILLISECOND, PAGE, Refused, clock, db, in_pages
@@ -149,10 +149,10 @@ class Selection:
         """Let cancelled or refused messages wait again, in transactions with one of each number.
 
         Only the person who cancelled them may do so, and only within UNDO_WITHIN. Each counts for
-        the `limit` of its recipient again, which must allow it. The scheduler queues what is due,
-        unless the number has joined the Do Not Call list.
+        the limit of its recipient again, which must allow it: its key's own, or `limit`. The
+        scheduler queues what is due, unless the number has joined the Do Not Call list.
         """
-        needed = Message.id, Message.to, Message.created_at, ApiKey.role
+        needed = Message.id, Message.to, Message.created_at, ApiKey
         done, these = [], Message.select(*needed).join(ApiKey)
         left = list(these.where(Message.id.in_([*self.left])).order_by(Message.id))
         while left:
@@ -160,9 +160,8 @@ class Selection:
             left = [message for message in left if first[message.to] is not message]
             for some in chunked(first.values(), PAGE):
                 with db.transaction():
-                    if limit:
-                        lock_numbers({each.to for each in some} - {None})
-                    fit = [each.id for each in some if limit is None or _fits(limit, each)]
+                    lock_numbers({m.to for m in some if m.key.recipient_limit_or(limit)} - {None})
+                    fit = [each.id for each in some if _fits(each, limit)]
                     done += Selection(fit)._undo_cancel(by, now)
         self.left.difference_update(done)
         return done
@@ -304,11 +303,16 @@ def _lane_anew(ids):
     return Case(Message.lane, anew, Message.lane) if anew else Message.lane
 
 
-def _fits(limit, message):
-    """Return whether, with this text, its number stays within the limit."""
-    if message.to is None or message.key.role == Role.TESTER:  # its texts count for nothing
+def _fits(message, setting):
+    """Return whether, with this text, its number stays within its key's own limit or the setting.
+
+    What a tester sends counts for no setting.
+    """
+    key = message.key
+    own, limit = key.recipient_limit and key.id, key.recipient_limit_or(setting)
+    if message.to is None or limit is None or (own is None and key.is_counted_apart):
         return True
-    near = accepted_to(message.to, message.created_at - limit.window + MILLISECOND)
+    near = accepted_to(message.to, message.created_at - limit.window + MILLISECOND, own)
     near = near.where(Message.created_at < message.created_at + limit.window)
     others = near.where(Message.id != message.id)
     accepted_at = sorted([message.created_at, *(each.created_at for each in others)])

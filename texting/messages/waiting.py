@@ -15,8 +15,7 @@ from peewee import SQL, Case, ModelSelect, ModelUpdate, Value
 
 from texting.access.do_not_call import DoNotCall, OptedOut
 from texting.access.keys import ApiKey, rules_of
-from texting.access.rules import LAST
-from texting.database import FEW, MILLISECOND, is_outage, locked, skip_broken
+from texting.database import FEW, LAST, MILLISECOND, is_outage, locked, skip_broken
 from texting.messages.attempts import Attempt
 from texting.messages.model import (
     IS_SENDABLE,

@@ -1,13 +1,14 @@
 """Check the setup of the service, at the start of every process and in `flask check`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 
 from texting import database, recipients
 from texting.access.keys import ids_of
 from texting.carriers import REGISTERS, Carrier, CarrierError, configs
 from texting.database import ERRORS, Refused, clock, isoformat
 from texting.database.clock import SKEW
-from texting.monitoring import dead_web, health, notices
+from texting.monitoring import clocks, dead_web, health, notices
 from texting.reports import queue
 from texting.settings import Settings, exit_with
 
@@ -92,14 +93,21 @@ def find_tables(settings: Settings) -> str:
 
 def compare_clocks(settings: Settings) -> str:
     """Compare this machine's clock with the database's, if that has its own."""
-    theirs = database.db.read_clock()
-    if theirs is None:
+    reading = clocks.against_database()
+    if reading is None:
         return isoformat(clock.now())
-    ahead = clock.now().timestamp() - theirs
-    if abs(ahead) > SKEW.total_seconds():
-        direction = "ahead of" if ahead > 0 else "behind"
-        raise Refused(f"{abs(ahead):.0f} s {direction} the database's")
+    if abs(reading.ahead) > SKEW.total_seconds():
+        raise Refused(str(reading))
     return "agrees with the database's"
+
+
+def find_zones(settings: Settings) -> str:
+    """Look how old IANA's time zones are: countries change their clocks each year."""
+    version = recipients.tzdata_version()
+    # It names only its year: it is from the middle of that, half a year more or less
+    if clock.now() > datetime(int(version[:4]) + 1, 7, 1, tzinfo=UTC):
+        return f"warning: tzdata is {version}: a newer one knows which clocks have changed since"
+    return f"tzdata is {version}"
 
 
 def find_room(settings: Settings) -> str:
@@ -150,7 +158,7 @@ def ask_carrier(settings: Settings) -> str:
     """Ask the carrier whether it would take texts."""
     if not settings.carrier_url:
         return "warning: CARRIER_URL is not set, so texts wait"
-    said, noes = [], []
+    said, noes, off = [], [], []
     carriers = connected(settings, settings.carrier_configs)
     for carrier in carriers:
         try:
@@ -162,10 +170,12 @@ def ask_carrier(settings: Settings) -> str:
             said.append(f"{carrier.name} cannot be asked without sending a text")
         finally:
             carrier.close()
+        if (reading := clocks.against_carrier(carrier)) and reading.is_wrong:
+            off.append(f"this machine's clock is {reading}")
     if noes:
-        raise Refused("; ".join(noes))
-    unregistered = [f"warning: {line}" for line in _without_register(settings, carriers)]
-    return "\n".join(["; ".join(said), *unregistered])
+        raise Refused("; ".join([*noes, *off]))
+    warned = [f"warning: {line}" for line in (*off, *_without_register(settings, carriers))]
+    return "\n".join(["; ".join(said), *warned])
 
 
 def ask_public_address(settings: Settings) -> str:
@@ -189,6 +199,7 @@ ALL: dict[str, Callable[[Settings], str]] = {
     "database": reach_database,
     "tables": find_tables,
     "clock": compare_clocks,
+    "time zones": find_zones,
     "disk": find_room,
     "keys": find_keys,
     "receivers of events": find_receivers,

@@ -11,7 +11,9 @@ from texting import database
 from texting.access.keys import ids_of
 from texting.carriers.configs import CarrierConfig, telling_receipts
 from texting.carriers.lanes import TESTERS, Lane, Routes
-from texting.database import clock, isoformat
+from texting.database import isoformat
+from texting.monitoring import clocks
+from texting.monitoring.clocks import WrongClock
 from texting.monitoring.dead_web import PublicAddress
 from texting.reports import queue
 from texting.reports.arrivals import Arrivals, arrivals
@@ -65,6 +67,11 @@ KINDS = {  # of problems: a notice's title, and what to do
         "See the scheduler's log; flask carriers check asks the carrier.",
     ),
     "scheduler": (NO_SCHEDULER, "Start it; until then, texts wait. Its log says why it stopped."),
+    "clock": (
+        "the clock of {} is wrong",
+        "Set it, or the other one: timedatectl shows whether NTP does, flask check compares them. "
+        "A scheduler sends again once its clock is within two minutes of the database's.",
+    ),
     "web": (
         "the web cannot store texts",
         "Requests get a 503 meanwhile. flask check asks the database.",
@@ -152,6 +159,7 @@ class Health(NamedTuple):
     answered_at: datetime | None = None  # when PUBLIC_URL last did, if it has stopped
     # Carriers that took nothing for `stalled_after` though they could, and since when texts are due
     stuck: Mapping[str, datetime] = {}
+    wrong_clocks: Sequence[WrongClock] = ()  # the one that is off most first
 
     def seconds_since(self, instant: datetime | None) -> int | None:
         """Return how long ago an instant was; 0 where another machine's clock is ahead."""
@@ -185,6 +193,7 @@ class Health(NamedTuple):
 
     def _problems(self):
         yield from disk_problems(self.bytes_left)
+        yield from clock_problems(self.wrong_clocks)
         for each in self.carriers:
             if each.trouble:
                 yield each.problem()
@@ -229,6 +238,14 @@ def disk_problems(bytes_left: int | None) -> Iterator[Problem]:
     if bytes_left is not None:
         left = bytes_left // 1_000_000
         yield Problem("disk", f"the database disk is almost full ({left} MB left)")
+
+
+def clock_problems(told: Iterable[WrongClock]) -> Iterator[Problem]:
+    """Yield the problem of each program on a machine whose clock is wrong."""
+    for who in dict.fromkeys(each.who for each in told):
+        of_it = [each for each in told if each.who == who]
+        worst = next((each for each in of_it if each.stops), of_it[0])
+        yield Problem("clock", worst.sentence, who, worst.stops)
 
 
 def receiver_problems(keys: Iterable[str]) -> Iterator[Problem]:
@@ -287,6 +304,7 @@ def read(now: datetime, settings: Settings) -> Health:
         arrivals=arrivals(now, telling),
         under_way=queue.under_way(),
         answered_at=_last_answer(settings),
+        wrong_clocks=WrongClock.told(),
     )
     known = {config.name: config for config in configs}
     routes = Routes(known.get(each.name) or CarrierConfig(each.name) for each in several)
@@ -378,7 +396,7 @@ class Reader:
                     raise self._error.with_traceback(None)
                 return self._health
             try:
-                self._health, self._error = read(clock.now(), self.settings), None
+                self._health, self._error = read(clocks.now(), self.settings), None
             except Exception as error:
                 self._error = error
                 raise

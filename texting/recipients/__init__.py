@@ -21,6 +21,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import phonenumbers
+import tzdata
 from phonenumbers import NumberParseException, PhoneNumber, PhoneNumberFormat, PhoneNumberType
 from phonenumbers.phonenumberutil import is_number_type_geographical
 from phonenumbers.tzdata import TIMEZONE_DATA
@@ -148,6 +149,11 @@ def _valid(text, region=None):
 
 
 # Zones
+
+
+def tzdata_version() -> str:
+    """Return the version of IANA's data, like 2026f."""
+    return tzdata.IANA_VERSION
 
 
 class _Table(NamedTuple):

@@ -140,8 +140,12 @@ class CarrierState(Table):
 
     @classmethod
     def is_behind(cls, now: datetime) -> bool:
-        """Return whether the clock was set back since a scheduler last noted that it runs."""
-        return cls.select().where(cls.last_pass_at > now + SKEW).exists()
+        """Return whether the clock was set back since a scheduler last noted that it runs.
+
+        One whose clock is wrong notes that by the database's, but has dated pauses by its own.
+        """
+        ahead = (cls.last_pass_at > now + SKEW) | (cls.paused_at > now + SKEW)
+        return cls.select().where(ahead).exists()
 
     @classmethod
     def of_latest_pass(cls) -> list[Self]:
