@@ -87,7 +87,9 @@ def create(value: Any, key: ApiKey, names: tuple[str, str] | None, digest: str |
         lane=new_lane(recipient.country, is_tester),
     )
 
-    answer = bodies.dump(describe(message, recipient, facts))
+    waits = send_at not in (now, order["send_date"])
+    begins = recipients.what_changes(recipient, hours, send_at) if waits else None
+    answer = bodies.dump(describe(message, recipient, facts, begins))
     if idempotency_key:
         message = message._replace(response=answer)
     limits = settings.key_limits, settings.recipient_limit
@@ -125,11 +127,16 @@ def decide(order: dict, hours: BusinessHours, now: datetime) -> tuple[Status, da
     return (Status.QUEUED if send_at == now else Status.SCHEDULED), send_at
 
 
-def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:
-    """Return the fields of the answer to a new message, in the order of the interface."""
+def describe(message: NewMessage, recipient: Recipient, facts: Facts, begins: str | None) -> dict:
+    """Return the fields of the answer to a new message, in the order of the interface.
+
+    `begins` says what happens at the time for which it is scheduled, unless that is a send_date.
+    """
     queued, send_at = message.status == Status.QUEUED, isoformat(message.send_at)
     when = "queued for immediate sending" if queued else f"scheduled for {send_at}"
-    when += " once it is approved" if message.manual_mode else ""
+    when += f", when {begins}" if begins else ""
+    comma = "," if begins else ""
+    when += f"{comma} once it is approved" if message.manual_mode else ""
     return {
         "message_id": str(message.id),
         "status": message.status,

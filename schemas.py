@@ -15,7 +15,7 @@ from marshmallow.experimental.context import Context
 from texting import recipients
 from texting.database import isoformat
 from texting.database.clock import read_instant
-from texting.recipients.hours import BusinessHours, NeverOpens, written_window
+from texting.recipients.hours import BusinessHours, NeverOpens
 from texting.web.bodies import BadRequest, shortened
 
 
@@ -133,6 +133,7 @@ def _quiet_problems(recipient, send_date, hours):
     after = "they never end"
     try:
         quiet_time = hours.quiet_time(recipient.clocks, send_date)
+        window = quiet_time and quiet_time.window
         local_time = recipients.local_time(recipient, send_date)
         with suppress(NeverOpens):
             if end := hours.quiet_until(recipient.clocks, send_date):
@@ -143,7 +144,6 @@ def _quiet_problems(recipient, send_date, hours):
     if quiet_time:
         here = quiet_time.local.utcoffset() == send_date.astimezone(recipient.zone).utcoffset()
         name = recipients.quiet_name(quiet_time.hours, recipient)
-        window = written_window(quiet_time.window)
         elsewhere = "" if here else " (quiet hours hold in another of its zones)"
         yield (
             f"send_date: must not be in {name}, {window}: it is {local_time} for the recipient "

@@ -266,6 +266,45 @@ def test_what_people_read(flask_with, key):
     assert lines("+1 212 555 0123", "--at", "2026-03-03T17:00")[-1] == "A text can be sent now."
 
 
+LOUISIANA = "+15042345678"
+FREE_SUNDAYS = {  # its windows meet
+    "quiet_hours": None,
+    "quiet_hours_file": {
+        "US-LA": weeks.quiet_hours(
+            "mon-fri 20:00-08:00, sat 20:00-19:59, sun 19:59-08:00, holidays 00:00-24:00"
+        )
+    },
+}
+TO_MONDAY = "8:00 PM, Saturday - 8:00 AM, Monday"
+
+
+@pytest.mark.parametrize(
+    ("when", "window", "rule"),
+    [
+        ("2026-03-08T17:00Z", TO_MONDAY, "quiet hours of Louisiana"),  # Sunday noon
+        ("2026-03-08T02:30Z", TO_MONDAY, "quiet hours of Louisiana"),  # Saturday at 20:30
+        ("2026-03-09T03:00Z", TO_MONDAY, "outside business hours"),  # Sunday at 22:00
+        ("2026-03-09T13:30Z", "8:00 PM - 8:00 AM", "outside business hours"),  # Monday at 8:30
+        ("2026-03-07T23:30Z", TO_MONDAY, "quiet hours of Louisiana"),  # Saturday at 17:30
+        ("2026-07-04T17:00Z", "8:00 PM, Thursday - 8:00 AM, Monday", "quiet hours of Louisiana"),
+    ],
+)
+def test_the_rule_that_decided_is_named_and_windows_that_meet_are_one(
+    when, window, rule, hours, flask_with
+):
+    found = hours(LOUISIANA, "--at", when, **FREE_SUNDAYS)
+    assert found["quiet_hours"] == f"{window} local time"
+    told = flask_with(**PLACES | FREE_SUNDAYS)("hours", LOUISIANA, "--at", when).stdout
+    assert told.splitlines()[-1].endswith(f"): {rule}.")
+    assert f"): {window} local time; " in told
+
+
+def test_where_it_is_always_quiet_the_window_of_the_day_is_named(hours):
+    always = {"quiet_hours": (0, 1440), "quiet_hours_file": {}}
+    found = hours(NEW_YORK, status=1, **always)
+    assert found["quiet_hours"] == "12:00 AM - 12:00 AM local time"
+
+
 @pytest.mark.parametrize("words", [(), ("--key", "app")])
 def test_where_no_minute_is_open_the_status_is_1(words, flask_with, hours, key):
     changes = {"business_hours": (7 * 60, 9 * 60), "quiet_hours": (20 * 60, 10 * 60)}

@@ -12,7 +12,7 @@ from texting.access.rules import NO_RULES
 from texting.cli import base
 from texting.database import Refused, clock
 from texting.recipients import Recipient, quiet
-from texting.recipients.hours import BusinessHours, NeverOpens, written, written_window
+from texting.recipients.hours import BusinessHours, NeverOpens, written
 from texting.recipients.quiet import QuietHours
 
 
@@ -80,7 +80,7 @@ def as_object(recipient: Recipient, hours: BusinessHours, at: datetime) -> dict:
         "within_business_hours": facts.within_business_hours,
         "business_hours": facts.business_hours,
         "quiet": hours.quiet_time(clocks, at) is not None,
-        "quiet_hours": quiet_time and written_window(quiet_time.window),
+        "quiet_hours": quiet_time and quiet_time.window,
         "quiet_hours_from": quiet_time and origin(quiet_time.hours),
         "next_opening": next_opening,
     }
@@ -115,7 +115,7 @@ def tell(
         base.say("A text can be sent now.")
     elif opening := found["next_opening"]:
         there = recipients.local_time(recipient, opening)
-        why = recipients.what_keeps(recipient, hours, opening)
+        why = recipients.what_decides(recipient, hours, at)
         base.say(f"A text waits until {there} there ({base.shown(opening)}): {why}.")
     else:
         base.say("No text can ever be sent: hours and quiet hours leave no minute open.")

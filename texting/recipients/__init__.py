@@ -243,6 +243,28 @@ def what_keeps(recipient: Recipient, hours: BusinessHours, until: datetime) -> s
     return None if hours.is_open(recipient.clocks, before) else CLOSED
 
 
+def what_changes(recipient: Recipient, hours: BusinessHours, at: datetime) -> str:
+    """Return what happens when it becomes business hours, like "the quiet hours of Texas end".
+
+    If they begin just then, too, it is "business hours begin".
+    """
+    before = at - timedelta(minutes=1)
+    if hours.only_quiet(recipient.clocks, before):
+        quiet_time = hours.quiet_time(recipient.clocks, before)
+        return f"the {quiet_name(quiet_time.hours, recipient)} end"
+    return "business hours begin"
+
+
+def what_decides(recipient: Recipient, hours: BusinessHours, now: datetime) -> str:
+    """Return which rule decides when a text may leave that may not leave now.
+
+    That is quiet hours if it could leave earlier without them, otherwise CLOSED.
+    """
+    without = hours._replace(quiet=()).opens_at(recipient.clocks, now)
+    quiet_time = hours.quiet_time(recipient.clocks, without)
+    return quiet_name(quiet_time.hours, recipient) if quiet_time else CLOSED
+
+
 # Names
 
 

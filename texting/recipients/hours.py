@@ -56,11 +56,21 @@ class Facts(NamedTuple):
 
 
 class QuietTime(NamedTuple):
-    """Why no text may leave at an instant: quiet hours, their window, and the local time in it."""
+    """Why no text may leave at an instant: quiet hours, where they hold, and the local time."""
 
     hours: QuietHours
-    window: Window
+    country: str
     local: datetime
+
+    @property
+    def window(self) -> str:
+        """From when until when it is quiet, like "9:00 PM - 8:00 AM local time".
+
+        Windows that meet are one. The days are named if it is longer than a day.
+        """
+        begins, ends = self.hours.span(self.country, self.local)
+        form = "%-I:%M %p" if ends - begins <= _DAY else "%-I:%M %p, %A"
+        return f"{begins:{form}} - {ends:{form}} local time"
 
 
 class BusinessHours(NamedTuple):
@@ -142,6 +152,10 @@ class BusinessHours(NamedTuple):
         """
         return now if self.is_open(clocks, now) else self.next_opening(clocks, now)
 
+    def only_quiet(self, clocks: Clocks, at: datetime) -> bool:
+        """Return whether quiet hours alone keep it from being business hours at an instant."""
+        return self._replace(quiet=()).is_open(clocks, at) and not self.is_open(clocks, at)
+
     def next_opening(self, clocks: Clocks, now: datetime) -> datetime:
         """Return the first instant after now, in UTC, at which business hours begin.
 
@@ -190,8 +204,8 @@ class BusinessHours(NamedTuple):
     def _quiet_time_at(self, country, local):
         """Return which quiet hours hold at a local time in a country, or None."""
         for hours in self.quiet:
-            if window := hours.window(country, local):
-                return QuietTime(hours, window, local)
+            if hours.window(country, local):
+                return QuietTime(hours, country, local)
         return None
 
     def _counting(self, clocks, at):

@@ -1,7 +1,7 @@
 """Quiet hours: windows of the days on which they begin, everywhere or by place."""
 
 from collections.abc import Mapping
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -13,7 +13,7 @@ MINUTES_OF_DAY = 1440
 STATES = Path(__file__).parent / "numbering" / "states.txt"
 KEY = "key"
 """The owner of quiet hours that are a key's own; see QuietHours.whose."""
-_DAY = timedelta(days=1)
+_DAY, _MINUTE = timedelta(days=1), timedelta(minutes=1)
 
 
 class QuietHours(NamedTuple):
@@ -42,6 +42,33 @@ class QuietHours(NamedTuple):
             if minute < each[1] <= each[0]:
                 return each
         return None
+
+    def span(self, country: str, local: datetime) -> tuple[datetime, datetime]:
+        """Return the wall clock's times between which it is quiet around a local time.
+
+        Windows that meet or overlap are one. If it is quiet for more than a week, it is only the
+        window of this time.
+        """
+        minute = local.replace(tzinfo=None, second=0, microsecond=0)
+        days = [local.date() + n * _DAY for n in range(-8, 9)]
+        spans = sorted(self._spans(country, days))
+        begins, ends = spans[0]
+        for first, last in spans:
+            if minute < first > ends:
+                break
+            begins = first if first > ends else begins
+            ends = max(ends, last)
+        if ends - begins > timedelta(days=7):
+            begins, ends = next(each for each in spans if each[0] <= minute < each[1])
+        return begins, ends
+
+    def _spans(self, country, days):
+        """Yield the beginning and the end of each window of these days."""
+        for day in days:
+            midnight = datetime.combine(day, time())
+            for begins, ends in self._beginning(country, day):
+                ends += MINUTES_OF_DAY if ends <= begins else 0
+                yield midnight + begins * _MINUTE, midnight + ends * _MINUTE
 
     def _beginning(self, country, day: date):
         """Yield the windows that begin on a day in a country."""
