@@ -11,6 +11,7 @@ from werkzeug.exceptions import HTTPException, TooManyRequests, Unauthorized
 
 import schemas
 from texting import recipients
+from texting.access import places
 from texting.access.do_not_call import OnDoNotCallList
 from texting.access.keys import MAY_SEND, ApiKey, KeyPaused, KeyRevoked, Role
 from texting.access.limits import SECOND, LimitReached, TooManyParts
@@ -63,7 +64,7 @@ def create(value: Any, key: ApiKey, names: tuple[str, str] | None, digest: str |
     idempotency_key, idempotency_digest = names or (None, None)
     settings = current_app.config["SETTINGS"]
     rules = current_app.extensions["rules"].of(key.rules)
-    order = schemas.load(value, now, settings.max_message_length, rules.hours)
+    order = schemas.load(value, now, settings.max_message_length, places.find, rules.hours)
     order["check_dnc"] |= rules.check_dnc == "always"
     refuse(order, key, rules, settings)
 

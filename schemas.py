@@ -44,7 +44,7 @@ class PhoneNumber(StrictField):
 
     def parse(self, value: str) -> recipients.Recipient:
         try:
-            return recipients.find(value)
+            return Context.get()["find"](value)
         except recipients.InvalidNumber as error:
             raise ValidationError(str(error)) from None
 
@@ -103,6 +103,7 @@ def load(
     value: Any,
     now: datetime,
     max_message_length: int,
+    find: Callable[[str], recipients.Recipient],
     hours: Callable[[recipients.Recipient], BusinessHours],
 ) -> dict:
     """Return every field of a request, the optional ones with their defaults.
@@ -112,7 +113,7 @@ def load(
     if not isinstance(value, dict):
         raise BadRequest("body: must be a JSON object")
     try:
-        with Context({"now": now, "max_message_length": max_message_length}):
+        with Context({"now": now, "max_message_length": max_message_length, "find": find}):
             order, problems = _REQUEST.load(value, unknown=EXCLUDE), []
     except ValidationError as error:
         order, texts = error.valid_data, error.messages.items()
@@ -128,7 +129,7 @@ def load(
 
 def _quiet_problems(recipient, send_date, hours):
     """Yield the problem of a send_date in the recipient's quiet hours."""
-    if not hours.quiet:
+    if not hours.are_ever_quiet:
         return
     after = "they never end"
     try:
@@ -142,7 +143,8 @@ def _quiet_problems(recipient, send_date, hours):
         yield "send_date: must be before the last days of the year 9999"
         return
     if quiet_time:
-        here = quiet_time.local.utcoffset() == send_date.astimezone(recipient.zone).utcoffset()
+        main = send_date.astimezone(recipient.zone_at(send_date))
+        here = quiet_time.local.utcoffset() == main.utcoffset()
         name = recipients.quiet_name(quiet_time.hours, recipient)
         elsewhere = "" if here else " (quiet hours hold in another of its zones)"
         yield (

@@ -20,7 +20,8 @@ from texting.recipients import quiet, weeks
 PLACES = {"quiet_hours": (22 * 60, 6 * 60), "quiet_hours_file": QUIET_PLACES}
 FIELDS = [
     *("number", "country", "state", "location", "zones", "local_time", "within_business_hours"),
-    *("business_hours", "quiet", "quiet_hours", "quiet_hours_from", "next_opening"),
+    *("business_hours", "quiet", "quiet_hours", "quiet_hours_from"),
+    *("place", "next_opening"),
 ]
 TOLL_FREE, SYDNEY, YUKON = "+18002345678", "+61412345678", "+18672345678"
 LYON, ALL_DAY = "+33478901234", "00:00-24:00"
@@ -147,6 +148,7 @@ def test_what_is_asked_for_now_is_asked_at_this_time(hours, at):
         "quiet": False,
         "quiet_hours": "9:00 PM - 8:00 AM local time",
         "quiet_hours_from": "QUIET_HOURS_FILE US",
+        "place": None,
         "next_opening": isoformat(TUESDAY_NOON),
     }
 

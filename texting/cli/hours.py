@@ -6,10 +6,12 @@ from functools import partial
 import click
 from flask import current_app
 
-from texting import recipients
+from texting import database, recipients
+from texting.access import places
 from texting.access.keys import ApiKey
 from texting.access.rules import NO_RULES
 from texting.cli import base
+from texting.cli.places import named
 from texting.database import Refused, clock
 from texting.recipients import Recipient, quiet
 from texting.recipients.hours import BusinessHours, NeverOpens, written
@@ -42,7 +44,7 @@ def hours(
     quiet hours leave no minute in which this number can be texted.
     """
     at, own = at or clock.now(), ApiKey.named(key).rules if key else NO_RULES
-    recipient = recipients.find(number)
+    recipient = find(number)
     open_hours = current_app.extensions["rules"].of(own).hours(recipient)
     try:
         found = as_object(recipient, open_hours, at)
@@ -56,6 +58,15 @@ def hours(
         hours_from = "the key's" if own.hours else "BUSINESS_HOURS"
         tell(recipient, open_hours, at, found, hours_from)
     ctx.exit(0 if found["next_opening"] else 1)
+
+
+def find(number: str) -> Recipient:
+    """Return the recipient of a number, also if there is no database to ask where they live."""
+    try:
+        return places.find(number)
+    except database.ERRORS:
+        base.say("Where people are known to live could not be read.", err=True)
+        return recipients.find(number)
 
 
 def as_object(recipient: Recipient, hours: BusinessHours, at: datetime) -> dict:
@@ -82,6 +93,7 @@ def as_object(recipient: Recipient, hours: BusinessHours, at: datetime) -> dict:
         "quiet": hours.quiet_time(clocks, at) is not None,
         "quiet_hours": quiet_time and quiet_time.window,
         "quiet_hours_from": quiet_time and origin(quiet_time.hours),
+        "place": recipient.place_at(at),
         "next_opening": next_opening,
     }
 
@@ -100,6 +112,9 @@ def tell(
     state = f" ({recipients.place_name(found['state'])})" if found["state"] else ""
     base.say(f"{recipient.international}: {found['location']}{state}")
     main, *others = found["zones"]
+    if place := found["place"]:
+        until = recipient.residence.until
+        base.say(f"Place: {named(place)}, imported{f', until {until}' if until else ''}")
     base.say(f"Clock: {main}, where it is {found['local_time']}")
     if others:
         base.say(f"It can also be on these clocks, which count too: {', '.join(others)}")

@@ -43,12 +43,14 @@ class Entry:
     now: datetime
     rules: Rules  # of its key
     texted: int = 0  # how often, in the last day
+    residence: recipients.Residence | None = None  # of the recipient, if it is known
 
     @cached_property
     def recipient(self) -> recipients.Recipient | None:
         """The recipient; None if the number was cleared or libphonenumber now rejects it."""
         try:
-            return recipients.find(self.message.to) if self.message.to else None
+            to = self.message.to
+            return recipients.find(to, self.residence) if to else None
         except recipients.InvalidNumber:
             return None
 
@@ -62,8 +64,18 @@ class Entry:
 
     @property
     def place(self) -> str:
-        """The recipient's place, without its country."""
+        """Where it is the recipient's local time: the known place, or the number's own."""
+        if self.recipient and (home := self.recipient.place_at(self.now)):
+            return recipients.place_name(home)
         return self.location.partition(",")[0]
+
+    @property
+    def home(self) -> str:
+        """Where the recipient is known to live, in words; "" if that is not known."""
+        home = self.recipient and self.recipient.place_at(self.now)
+        until = home and self.residence.until
+        last = f" until {until:%b %-d, %Y}" if until else ""
+        return f"known to live in {recipients.place_name(home)}{last}" if home else ""
 
     @property
     def parts(self) -> str:
@@ -149,7 +161,7 @@ class Entry:
         if not self.recipient:
             return ""
         try:
-            return date_and_time(at.astimezone(self.recipient.zone), self.now)
+            return date_and_time(at.astimezone(self.recipient.zone_at(at)), self.now)
         except OverflowError:  # already in the year 10000
             return ""
 

@@ -68,6 +68,7 @@ class Attempt(Table):
     result = TextField(null=True)  # null while it is under way
     reference = CarrierTextField(null=True)
     words = CarrierTextField(null=True)  # the carrier's, or why the result is unclear
+    allowed = TextField(null=True)  # why it was, as JSON; null in rows of older versions
     receipt = TextField(null=True)  # delivered or undelivered
     receipt_at = InstantField(null=True)
     # When to ask the carrier about it, while the result is unclear

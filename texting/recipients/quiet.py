@@ -107,6 +107,14 @@ class QuietPlaces(NamedTuple):
             hours = [self.lines[state] for state in self.states(country)] + [own]
         return tuple(dict.fromkeys(filter(None, hours)))
 
+    def there(self, place: str, country: str) -> tuple[QuietHours, ...]:
+        """Return the quiet hours where somebody lives: in a country, a state of one, or a zone."""
+        if place == country:
+            return self.of(country)
+        if place.startswith(f"{country}-"):
+            return self.of(country, (place,))
+        return tuple(filter(None, [self.lines.get(country, self.elsewhere)]))
+
     @property
     def are_none(self) -> bool:
         """Whether it is quiet nowhere."""

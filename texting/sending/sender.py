@@ -14,6 +14,7 @@ from itertools import chain
 
 from texting.access import do_not_call
 from texting.access.keys import ApiKey, names_of, rules_of
+from texting.access.places import residences
 from texting.access.rules import KeyRules
 from texting.carriers import Carrier
 from texting.carriers.lanes import TESTERS, Lane, Routes
@@ -22,6 +23,7 @@ from texting.messages import doubts, receipts
 from texting.messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
 from texting.messages.model import WAITING, Message, Status
 from texting.messages.waiting import set_aside
+from texting.recipients import Residence
 from texting.replies.inbound import ReplyRules
 from texting.sending import outcomes
 from texting.sending.carrier_state import CarrierState, Permission
@@ -195,14 +197,15 @@ class Sender:
         these = Message.select().where(Message.id.in_([each.message.id for each in questions]))
         locked = {each.id: each for each in db.lock_rows(these.order_by(Message.id))}
         rules = rules_of({each.key_id for each in locked.values()})
-        opted_out = do_not_call.listed({each.to for each in locked.values()})
+        numbers = {each.to for each in locked.values()}
+        opted_out, homes = do_not_call.listed(numbers), residences(numbers)
         paused = {key.id for key in ApiKey.paused()}
         for send in questions:
             send.message = message = locked.get(send.message.id, send.message)
             send.again, at = True, now + outcomes.PUT_OFF
             if message.status in WAITING and message.id in locked:
-                about = rules[message.key_id], opted_out.get(message.to), now
-                outcome = self.judge_one(send, *about, has_equal=False)
+                about = rules[message.key_id], homes.get(message.to), opted_out.get(message.to)
+                outcome = self.judge_one(send, *about, now, has_equal=False)
                 if outcome and outcome.status not in WAITING:
                     if self.carrier.can_look_up:
                         send.again = False
@@ -359,11 +362,12 @@ class Sender:
     ) -> tuple[list[Send], list[tuple[Send, Outcome]]]:
         """Return the messages that may be sent, and the others with their outcomes.
 
-        The rules of their keys are read at this moment.
+        The rules of their keys, and where their recipients live, are read at this moment.
         """
         ready, moves = [], []
         rules = rules_of({send.message.key_id for send in sends})
-        opted_out = do_not_call.listed({send.message.to for send in sends})
+        numbers = {send.message.to for send in sends}
+        opted_out, homes = do_not_call.listed(numbers), residences(numbers)
         equals = self.open_texts(sends)
         for send in sends:
             message = send.message
@@ -371,8 +375,8 @@ class Sender:
             if message.in_doubt and self.is_received(message, now):
                 moves.append((send, Outcome(Status.SENT)))
                 continue
-            about = opted_out.get(message.to), now, text in equals
-            outcome = self.judge_one(send, rules[message.key_id], *about)
+            about = rules[message.key_id], homes.get(message.to), opted_out.get(message.to)
+            outcome = self.judge_one(send, *about, now, text in equals)
             if outcome is None:
                 ready.append(send)
                 if self.carrier.can_be_asked:
@@ -389,12 +393,18 @@ class Sender:
         return doubts.texts_at(self.listed_with, messages, IS_UNDER_WAY, IS_ASKED_ABOUT)
 
     def judge_one(
-        self, send: Send, own: KeyRules, opted_out: bool | None, now: datetime, has_equal: bool
+        self,
+        send: Send,
+        own: KeyRules,
+        home: Residence | None,
+        opted_out: bool | None,
+        now: datetime,
+        has_equal: bool,
     ) -> Outcome | None:
         """Judge a message; set aside one that cannot be judged, so that it delays no other."""
         message = send.message
         try:
-            send.terms = self.terms.of_key(own)
+            send.terms = self.terms.of_key(own, home)
             return outcomes.judge(message, send.terms, opted_out, now, has_equal, send.again)
         except Exception as error:
             kind = type(error).__name__  # its message may hold the number
