@@ -111,6 +111,7 @@ FORGOTTEN = {
     "early_receipt": {"phone"},
     "last_reply": {"number"},
     "known_place": {"number", "place"},
+    "attempt": {"allowed"},  # where somebody lives
     "sign_in": {"looks_for"},
 }
 KEPT_ON_PURPOSE = {
@@ -122,7 +123,7 @@ KEPT_ON_PURPOSE = {
 NO_NUMBER_AND_NO_TEXT = {
     "api_key": {"name", "group", "role", "digest", "old_digest", "limits", "hours"}
     | {"quiet_hours", "check_dnc", "countries", "expire_after"},
-    "attempt": {"carrier", "result", "reference", "words", "receipt", "allowed"},
+    "attempt": {"carrier", "result", "reference", "words", "receipt"},
     "audit": {"who", "what", "key_name", "details"},
     "carrier_state": {"name", "trouble", "stand_ins"},
     "opt_out": {"source"},

@@ -1,4 +1,4 @@
-"""Where people live: create, `flask hours`, the desk and the scheduler go by the same clocks.
+"""Where people live: create, hours, desk, scheduler and `allowed` go by the same clocks.
 
 A model says from the tables alone by which clocks, and when it is quiet: each place by its own
 rule. It is asked around each edge: local midnights, opening and closing, quiet hours at both
@@ -21,13 +21,14 @@ from fake_carrier import FakeCarrier
 from numbering_plans import REGIONS, iana
 from places import QUIET_PLACES
 from samples import DAY, HOUR, LONDON, MILLISECOND, NEW_YORK, TUESDAY_NOON
-from stored_messages import again, key_named, store
+from stored_messages import again, key_named, live_at, store
 from texting import recipients
 from texting.access.keys import Role
-from texting.access.places import KnownPlace
 from texting.access.rules import Rules
 from texting.cli.hours import as_object
 from texting.database import isoformat
+from texting.desk.entries import Entry
+from texting.messages.attempts import Attempt
 from texting.messages.model import Message, Status
 from texting.recipients import Residence, quiet, weeks
 from texting.recipients.hours import BusinessHours, Clocks, written
@@ -153,10 +154,6 @@ def some(sequence, count, seed):
     return sequence if len(sequence) <= count else sorted(chance.sample(sequence, count))
 
 
-def put(number, place, until=None):
-    KnownPlace.put({number: Residence(place, until)}, TUESDAY_NOON)
-
-
 def check(model, now, ask, at):
     """Compare create, `flask hours` and a send_date with the model at an instant."""
     about = (*model[:3], now)
@@ -199,7 +196,7 @@ def test_everything_goes_by_the_place_around_each_edge(part, settings, key, at):
     for n, place in [*enumerate(all_places())][part::4]:
         number = (NEW_YORK, LONDON, TOLL_FREE, MOBILE, DALLAS)[n % 5]
         model = Model(number, place, LAST_DAY if n % 3 else None, settings)
-        put(*model[:3])
+        live_at(*model[:3])
         for instant in some(edges(model), 3, n):
             for now in (instant - MILLISECOND, instant):
                 check(model, now, ask, at)
@@ -227,7 +224,7 @@ def test_a_few_of_them(until, settings, key, at):
     ask = sender(create_app(settings).test_client(), key)
     for number, place in FEW.items():
         model = Model(number, place, until, settings)
-        put(*model[:3])
+        live_at(*model[:3])
         for instant in some(edges(model), 4, number):
             for now in (instant - MILLISECOND, instant):
                 check(model, now, ask, at)
@@ -239,15 +236,25 @@ def test_the_scheduler_sends_when_the_model_says(until, settings, key, run_pass)
     settings = settings._replace(**RULES)
     models = [Model(number, place, until, settings) for number, place in FEW.items()]
     for model in models:
-        put(*model[:3])
+        live_at(*model[:3])
     for hour in range(0, 36, 2):
         now = datetime(2026, 3, 3, 12, hour % 4 * 15, tzinfo=UTC) + hour * HOUR
         waiting = {each.number: store(to=each.number, send_at=now, now=now) for each in models}
-        carrier = FakeCarrier()
+        rules, carrier = Rules.from_settings(settings), FakeCarrier()
+        for model in models:
+            residence = Residence(model.place, model.until)
+            entry = Entry(waiting[model.number], now, rules, residence=residence)
+            assert (entry.forecast[0] == now) is model.is_open(now), (model, now)
         run_pass(now, carrier, **RULES)
         assert sorted(carrier.numbers) == sorted(m.number for m in models if m.is_open(now)), now
         for model in models:
-            message = again(waiting[model.number])
+            message, zone = again(waiting[model.number]), model.clocks(now).zones[0]
+            for (why,) in (
+                Attempt.select(Attempt.allowed).where(Attempt.message == message).tuples()
+            ):
+                assert why["zone"] == zone.key
+                assert why["zone_from"] == ("place" if model.lives_there(now) else "number")
+                assert why["local_time"] == written(now.astimezone(zone))
             if message.status == Status.SCHEDULED:
                 assert model.is_open(message.send_at), (model, now)
                 assert not any(
@@ -267,12 +274,12 @@ MORNING = TUESDAY_NOON - 3 * HOUR  # 9 AM in New York, 8 AM in Chicago, 3 PM in 
 def test_a_change_of_place_after_the_create_counts(run_pass, carrier, key, post, at):
     at(MORNING - HOUR)
     assert accepted(post())["scheduled_send_date"] == isoformat(MORNING)
-    put(NEW_YORK, "America/Chicago")
+    live_at(NEW_YORK, "America/Chicago")
     run_pass(MORNING)
     assert carrier.texts == []
     message = Message.get()
     assert (message.status, message.send_at) == (Status.SCHEDULED, MORNING + HOUR)
-    put(NEW_YORK, "US-NY")
+    live_at(NEW_YORK, "US-NY")
     run_pass(MORNING + HOUR)
     assert carrier.numbers == [NEW_YORK]
 
@@ -280,7 +287,7 @@ def test_a_change_of_place_after_the_create_counts(run_pass, carrier, key, post,
 @pytest.mark.parametrize("until", [LAST_DAY, None])
 def test_quiet_hours_at_a_send_date_count_the_last_day(until, settings, key, at):
     ask = sender(create_app(settings._replace(**RULES)).test_client(), key)
-    put(LONDON, "DE", until)
+    live_at(LONDON, "DE", until)
     at(TUESDAY_NOON)
     evening, next_evening = (f"2026-03-0{day}T20:00Z" for day in (3, 4))  # 21:00 in Berlin
     (problem,) = problems(ask(to=LONDON, send_date=evening))
@@ -293,7 +300,7 @@ def test_quiet_hours_at_a_send_date_count_the_last_day(until, settings, key, at)
 def test_the_last_day_ends_by_the_clock_there(settings, key, at):
     app = create_app(settings._replace(business_hours=(0, 1440)))
     ask = sender(app.test_client(), key)
-    put(NEW_YORK, "Pacific/Auckland", LAST_DAY)
+    live_at(NEW_YORK, "Pacific/Auckland", LAST_DAY)
     midnight = datetime(2026, 3, 3, 11, tzinfo=UTC)  # of the 4th in Auckland
     at(midnight - MILLISECOND)
     assert accepted(ask())["recipient_local_time"] == "11:59 PM, Tuesday, Mar 3"
@@ -306,12 +313,12 @@ def test_holidays_and_the_working_week_are_those_of_the_places_country(settings,
     ask = sender(app.test_client(), key)
     at(datetime(2026, 10, 2, 12, tzinfo=UTC))  # a Friday
     for place, opens in (("DE", None), ("EG", "2026-10-04"), ("Africa/Cairo", "2026-10-04")):
-        put(NEW_YORK, place)
+        live_at(NEW_YORK, place)
         body = accepted(ask())
         assert body["recipient_country"] == "US"
         assert opens is None or body["scheduled_send_date"].startswith(opens)
     at(datetime(2026, 10, 3, 7, 30, tzinfo=UTC))  # the day of German unity
-    put(NEW_YORK, "DE")
+    live_at(NEW_YORK, "DE")
     assert accepted(ask())["scheduled_send_date"].startswith("2026-10-05")
 
 
@@ -320,19 +327,19 @@ def test_where_both_places_leave_no_minute_the_answer_is_403(settings, key, at):
     lines = {"US": weeks.quiet_hours("18:00-13:00"), "GB": weeks.quiet_hours("17:00-09:00")}
     ask = sender(create_app(settings._replace(quiet_hours_file=lines)).test_client(), key)
     accepted(ask())
-    put(NEW_YORK, "GB")
+    live_at(NEW_YORK, "GB")
     refusal(ask(), 403)
 
 
 def test_a_place_that_is_known_no_more_is_as_if_there_were_none(settings, key, post, at):
     at(TUESDAY_NOON)
-    put(NEW_YORK, "Mars/Olympus")
+    live_at(NEW_YORK, "Mars/Olympus")
     assert accepted(post())["recipient_timezone"] == "GMT-5"
 
 
 def test_the_desk_says_where_somebody_lives_and_waits_for_the_hours_there(settings, at):
     at(MORNING)
-    put(NEW_YORK, "US-AZ", LAST_DAY)
+    live_at(NEW_YORK, "US-AZ", LAST_DAY)
     message = store(manual_mode=True, key=key_named("shop"), send_at=MORNING)
     app = create_app(settings._replace(secret_key="not so secret, but long enough"))
     visitor = signed_in(app, "Olga", role=Role.OPERATOR)

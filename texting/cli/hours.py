@@ -15,7 +15,6 @@ from texting.cli.places import named
 from texting.database import Refused, clock
 from texting.recipients import Recipient, quiet
 from texting.recipients.hours import BusinessHours, NeverOpens, written
-from texting.recipients.quiet import QuietHours
 
 
 def instant(value: str) -> datetime:
@@ -92,17 +91,10 @@ def as_object(recipient: Recipient, hours: BusinessHours, at: datetime) -> dict:
         "business_hours": facts.business_hours,
         "quiet": hours.quiet_time(clocks, at) is not None,
         "quiet_hours": quiet_time and quiet_time.window,
-        "quiet_hours_from": quiet_time and origin(quiet_time.hours),
+        "quiet_hours_from": quiet_time and quiet_time.hours.origin,
         "place": recipient.place_at(at),
         "next_opening": next_opening,
     }
-
-
-def origin(hours: QuietHours) -> str:
-    """Return where an operator has written quiet hours, like "QUIET_HOURS_FILE US-TX"."""
-    if hours.whose == quiet.KEY:
-        return "key"
-    return f"QUIET_HOURS_FILE {hours.whose}" if hours.whose else "QUIET_HOURS"
 
 
 def tell(

@@ -32,7 +32,7 @@ UNSHOWN = {  # columns
     *("id", "key", "lane", "due_since", "idempotency_key", "request_digest", "response"),
     *("idempotency_digest", "auto_reply_to", "claim_number", "claims_before_retry"),
 }
-SHOWN_OF_ATTEMPTS = ("carrier", "ended_at", "result", "reference", "words")
+SHOWN_OF_ATTEMPTS = ("carrier", "ended_at", "result", "reference", "words", "allowed")
 LONGEST_ERROR = 80  # characters of it in a list
 MANY = 100  # messages; to delete more has to be confirmed
 

@@ -1,6 +1,6 @@
 """Quiet hours: windows of the days on which they begin, everywhere or by place."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from functools import cache
 from pathlib import Path
@@ -35,13 +35,20 @@ class QuietHours(NamedTuple):
     def window(self, country: str, local: datetime) -> Window | None:
         """Return the window that holds at a local time in a country, or None."""
         minute, day = local.hour * 60 + local.minute, local.date()
-        for each in self._beginning(country, day):
+        for each in self.beginning_on(country, day):
             if each[0] <= minute and (minute < each[1] or each[1] <= each[0]):
                 return each
-        for each in self._beginning(country, day - _DAY):
+        for each in self.beginning_on(country, day - _DAY):
             if minute < each[1] <= each[0]:
                 return each
         return None
+
+    @property
+    def origin(self) -> str:
+        """Where an operator has written them, like "QUIET_HOURS_FILE US-TX"."""
+        if self.whose == KEY:
+            return KEY
+        return f"QUIET_HOURS_FILE {self.whose}" if self.whose else "QUIET_HOURS"
 
     def span(self, country: str, local: datetime) -> tuple[datetime, datetime]:
         """Return the wall clock's times between which it is quiet around a local time.
@@ -66,11 +73,11 @@ class QuietHours(NamedTuple):
         """Yield the beginning and the end of each window of these days."""
         for day in days:
             midnight = datetime.combine(day, time())
-            for begins, ends in self._beginning(country, day):
+            for begins, ends in self.beginning_on(country, day):
                 ends += MINUTES_OF_DAY if ends <= begins else 0
                 yield midnight + begins * _MINUTE, midnight + ends * _MINUTE
 
-    def _beginning(self, country, day: date):
+    def beginning_on(self, country: str, day: date) -> Iterator[Window]:
         """Yield the windows that begin on a day in a country."""
         if window := self.windows[day.weekday()]:
             yield window

@@ -26,6 +26,7 @@ from texting.messages.waiting import set_aside
 from texting.recipients import Residence
 from texting.replies.inbound import ReplyRules
 from texting.sending import outcomes
+from texting.sending.allowed import why_allowed
 from texting.sending.carrier_state import CarrierState, Permission
 from texting.sending.claims import Turns, claim_these
 from texting.sending.heartbeats import Pulse
@@ -300,7 +301,8 @@ class Sender:
             waiting = ready[len(going) :]
             Message.put_back([send.message for send in waiting])
             given = [send.message for send in going]
-            copies = Attempt.begin(given, self.name, self.pulse.sender, now)
+            allowed = {send.message.id: send.allowed for send in going}
+            copies = Attempt.begin(given, self.name, self.pulse.sender, now, allowed)
             self.turns.put_back([send.message for send in waiting])
         self.pulse.note_beat(before)
         for send in going:
@@ -405,7 +407,10 @@ class Sender:
         message = send.message
         try:
             send.terms = self.terms.of_key(own, home)
-            return outcomes.judge(message, send.terms, opted_out, now, has_equal, send.again)
+            outcome = outcomes.judge(message, send.terms, opted_out, now, has_equal, send.again)
+            if outcome is None and not send.again:
+                send.allowed = why_allowed(message, send.terms, now)
+            return outcome
         except Exception as error:
             kind = type(error).__name__  # its message may hold the number
             about = send.log_fields

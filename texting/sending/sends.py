@@ -46,6 +46,7 @@ class Send:
     probe: datetime | None = None  # when it was chosen to go first after a pause
     again: bool = False
     copy: int = 0  # how many copies were taken before, see `carriers.key_of`
+    allowed: dict | None = None  # why it may go
 
     @property
     def asking(self) -> bool:
