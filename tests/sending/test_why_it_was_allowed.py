@@ -191,6 +191,15 @@ def test_an_automatic_reply_goes_by_no_hours_and_no_list(allowed):
     }
 
 
+def test_a_number_that_is_valid_no_more_gets_its_text_at_a_send_date(run_pass, carrier, run):
+    """As before: where it is never quiet, nobody asks whose clock it is."""
+    withdrawn = "+22501234567"
+    message = store(to=withdrawn, send_at=AT, send_date=AT, country="CI")
+    run_pass(AT)
+    assert carrier.numbers == [withdrawn]
+    assert shown(run, message) == [None]
+
+
 def test_copies_of_an_older_version_have_none(run):
     message = store(to=DALLAS, status=Status.SENT, finished_at=AT)
     assert shown(run, message) == [None]

@@ -11,12 +11,17 @@ from texting.recipients.hours import written, written_window
 from texting.sending.outcomes import Terms
 
 
-def why_allowed(message: Message, terms: Terms, now: datetime) -> dict:
+def why_allowed(message: Message, terms: Terms, now: datetime) -> dict | None:
     """Return why a message may be given to its carrier that was judged by these terms just now.
 
-    An automatic reply goes at any hour, whatever the lists say.
+    An automatic reply goes at any hour, whatever the lists say. None if no hours were looked at,
+    and libphonenumber knows the number no more.
     """
-    recipient, answers = recipients.find(message.to, terms.residence), bool(message.auto_reply_to)
+    try:
+        recipient = recipients.find(message.to, terms.residence)
+    except recipients.InvalidNumber:
+        return None
+    answers = bool(message.auto_reply_to)
     hours, obeys = terms.key.hours(recipient), message.obeys_send_date(now)
     minute = now.replace(second=0, microsecond=0)
     zone, local_time, window, quiet = _at_this_minute(hours, recipient.clocks, minute)
