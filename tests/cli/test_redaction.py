@@ -19,6 +19,7 @@ from stored_messages import FAKE, connection_of, decide_on, key_named, store, st
 from texting import database
 from texting.access.do_not_call import LastReply, OptedOut
 from texting.access.keys import ApiKey
+from texting.access.places import KnownPlace
 from texting.access.sign_ins import SignIn
 from texting.carriers import IncomingText, OptOut, Part, Receipt
 from texting.database import clock, sqlite
@@ -26,6 +27,7 @@ from texting.events.outbox import Event, EventAddress
 from texting.messages import receipts
 from texting.messages.early_receipts import EarlyReceipt
 from texting.messages.model import Message, Status
+from texting.recipients import Residence
 from texting.replies import inbound, opt_outs
 from texting.web import bodies
 
@@ -108,6 +110,8 @@ FORGOTTEN = {
     "event": {"body"},  # what was replied
     "early_receipt": {"phone"},
     "last_reply": {"number"},
+    "known_place": {"number", "place"},
+    "attempt": {"allowed"},  # where somebody lives
     "sign_in": {"looks_for"},
 }
 KEPT_ON_PURPOSE = {
@@ -164,6 +168,7 @@ def written_to(number):
     inbound.record(said, TUESDAY_NOON + SECOND, RULES)
     assert [each.number for each in LastReply.select()] == [number]
     assert Event.select().count() == 3
+    KnownPlace.put({number: Residence("America/Boise")}, TUESDAY_NOON)
     key = {"key": key_named("Olga"), "digest": "-"}
     SignIn.create(id="1", began_at=TUESDAY_NOON, looks_for=f"a search {number}", **key)
     return [
@@ -176,6 +181,7 @@ def written_to(number):
         "a whole reply",
         "a first part",
         "a part alone",
+        "America/Boise",
     ]
 
 

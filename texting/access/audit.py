@@ -80,6 +80,8 @@ class Action(StrEnum):
     IMPORTED = "numbers imported"
     EXPORTED = "numbers exported"
     CHANGED_SETTING = "setting changed"
+    IMPORTED_PLACES = "places imported"
+    REMOVED_PLACE = "place removed"
 
 
 class Audit(Table):
@@ -91,7 +93,7 @@ class Audit(Table):
     message_id = UUIDField(null=True)
     key = IntegerField(null=True)  # the id of the key that was changed
     key_name = TextField(null=True)
-    number = TextField(null=True)  # of the Do Not Call list
+    number = TextField(null=True)  # of the Do Not Call list, or of a known place
     count = IntegerField(null=True)  # where many messages, numbers or events changed
     details = TextField(null=True)
     link_made_at = InstantField(null=True)  # of the link by which somebody signed in

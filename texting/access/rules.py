@@ -149,5 +149,8 @@ class Rules(NamedTuple):
 
     def hours(self, recipient: Recipient) -> BusinessHours:
         """Return the business hours of a recipient, with the quiet hours that apply there."""
-        silent = self.quiet.of(recipient.country, recipient.states)
-        return self.opening._replace(quiet=silent)
+        quiet = self.quiet.of(recipient.country, recipient.states)
+        if not recipient.residence:
+            return self.opening._replace(quiet=quiet)
+        there = self.quiet.there(recipient.residence.place, recipient.clocks.country)
+        return self.opening._replace(quiet=quiet, quiet_there=there)

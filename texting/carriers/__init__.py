@@ -190,8 +190,16 @@ class Callback(NamedTuple):
     body: bytes
 
 
-REGISTERS = {"AU": "Unverified", "IE": "Likely Scam", "SG": "Likely-SCAM"}
-"""What phones show instead of a name that is not in their country's register.
+REGISTERS = {
+    "AU": "“Unverified”",
+    "BE": "a number instead",
+    "ES": "blocked",
+    "FI": "blocked or “Unknown”",
+    "GB": "blocked if generic (“Info”)",
+    "IE": "“Likely Scam”",
+    "SG": "blocked",
+}
+"""What becomes of texts from a name that is not in their country's register, or not allowed there.
 
 docs/compliance.md has the sources.
 """

@@ -12,7 +12,9 @@ from flask import current_app
 from peewee import Expression, chunked
 
 from texting import database, recipients
+from texting.access import places
 from texting.access.do_not_call import LastReply
+from texting.access.places import KnownPlace
 from texting.access.sign_ins import SignIn
 from texting.cli import base
 from texting.database import PAGE, clock
@@ -20,6 +22,7 @@ from texting.messages import receipts_by_number
 from texting.messages.attempts import Attempt
 from texting.messages.decisions import IS_CANCELLABLE, IS_RETRYABLE, Selection, read_note
 from texting.messages.model import WAITING, WITHDRAWN, Message, Status, has_status
+from texting.recipients import Residence
 from texting.replies.model import Reply
 from texting.replies.opt_outs import OptOutMessage
 from texting.reports import listings, queue
@@ -30,7 +33,7 @@ UNSHOWN = {  # columns
     *("id", "key", "lane", "due_since", "idempotency_key", "request_digest", "response"),
     *("idempotency_digest", "auto_reply_to", "claim_number", "claims_before_retry", "heard_of"),
 }
-SHOWN_OF_ATTEMPTS = ("carrier", "ended_at", "result", "reference", "words")
+SHOWN_OF_ATTEMPTS = ("carrier", "ended_at", "result", "reference", "words", "allowed")
 LONGEST_ERROR = 80  # characters of it in a list
 MANY = 100  # messages; to delete more has to be confirmed
 
@@ -107,20 +110,21 @@ def as_objects(messages: Iterable[Message]) -> Iterator[dict]:
     """Return messages as the JSON objects that `show` prints, reading attempts page by page."""
     for page in chunked(messages, PAGE):
         attempts = Attempt.of_messages([message.id for message in page])
+        homes = places.residences({message.to for message in page} - {None})
         for message in page:
             history = [
                 {"at": attempt.begun_at} | base.fields(attempt, *SHOWN_OF_ATTEMPTS)
                 for attempt in attempts[message.id]
             ]
-            yield as_object(message) | {"history": history}
+            yield as_object(message, homes.get(message.to)) | {"history": history}
 
 
-def as_object(message: Message) -> dict:
-    """Return a message as a JSON object, without its history."""
+def as_object(message: Message, home: Residence | None) -> dict:
+    """Return a message as a JSON object, without its history; `home` is its recipient's."""
     shown = {name: value for name, value in message.__data__.items() if name not in UNSHOWN}
     of_key = {"key": message.key.name, "group": message.key.group}
     rules = current_app.extensions["rules"].of(message.key.rules)
-    waits_for = {"waits_for": outcomes.waits_for(message, rules, clock.now())}
+    waits_for = {"waits_for": outcomes.waits_for(message, rules, clock.now(), home)}
     because = {"blocked_because": message.blocked_because}
     return {"message_id": message.id} | of_key | shown | waits_for | because
 
@@ -146,7 +150,7 @@ def last_error(message: Message) -> str | None:
 def local_time(message: Message) -> str | None:
     """Return the recipient's local time of sending."""
     try:
-        return message.to and recipients.local_time(recipients.find(message.to), message.send_at)
+        return message.to and recipients.local_time(places.find(message.to), message.send_at)
     except (OverflowError, recipients.InvalidNumber):
         # Already in the year 10000, or no longer valid to a newer libphonenumber
         return None
@@ -288,6 +292,7 @@ def redact(to: str | None, days: int | None) -> None:
         replies = counted(Reply.forget_number, to, now)
         receipts_by_number.forget_number(to)
         LastReply.forget([to])
+        KnownPlace.forget(to)
     SignIn.forget_searches()
     base.say(f"{total} redacted")
     say_replies(replies)

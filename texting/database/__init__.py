@@ -20,6 +20,7 @@ from texting.database.tables import (
     PAST,
     CarrierTextField,
     InstantField,
+    JSONField,
     Table,
     in_pages,
     lock_texts,

@@ -20,6 +20,7 @@ from peewee import chunked
 
 from texting import recipients
 from texting.access.keys import ApiKey, Role, names_of_senders
+from texting.access.places import residences
 from texting.carriers import urls
 from texting.database import EPOCH, MILLISECOND, clock, with_pauses
 from texting.database.clock import SKEW
@@ -304,8 +305,11 @@ def shown(found: list[Message], now: datetime) -> list[Entry]:
     """Return messages as the templates show them."""
     rules = current_app.extensions["rules"]
     numbers = {message.to for message in found} - {None}
-    texted = listings.times_texted(numbers, now - timedelta(days=1))
-    return [Entry(each, now, rules.of(each.key.rules), texted.get(each.to, 0)) for each in found]
+    texted, homes = listings.times_texted(numbers, now - timedelta(days=1)), residences(numbers)
+    return [
+        Entry(each, now, rules.of(each.key.rules), texted.get(each.to, 0), homes.get(each.to))
+        for each in found
+    ]
 
 
 def shown_piles(piles: list[cards.Pile], now: datetime) -> list[cards.Card]:

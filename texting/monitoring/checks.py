@@ -54,7 +54,7 @@ def _without_callbacks(settings, carriers):
 
 
 def _without_register(settings, carriers):
-    """Yield a line for each carrier that sends from a name to a country with a register of names.
+    """Yield a line for each carrier that sends from a name to a country with rules for names.
 
     Registered names are warned about, too, because nobody can ask the registers.
     """
@@ -63,10 +63,10 @@ def _without_register(settings, carriers):
         both = settings.allowed_countries, countries_of.get(carrier.name)
         reached = [each for each in REGISTERS if all(some is None or each in some for some in both)]
         if carrier.from_name and reached:
-            shown = ", ".join(f"“{REGISTERS[country]}” in {country}" for country in reached)
+            shown = ", ".join(f"{REGISTERS[country]} in {country}" for country in reached)
             yield (
-                f"{carrier.name} sends from a name: where the country's register does not have it, "
-                f"phones show other words in its place ({shown})"
+                f"{carrier.name} sends from a name: where that is not registered or not allowed, "
+                f"phones show something else, or the text is blocked ({shown})"
             )
 
 

@@ -11,7 +11,7 @@ from texting import recipients
 from texting.access.rules import KeyRules, Rules
 from texting.carriers import LISTED_WITHIN, Carrier, CarrierError
 from texting.messages.model import WAITING, Message, Status
-from texting.recipients import Recipient
+from texting.recipients import Recipient, Residence
 from texting.recipients.hours import BusinessHours, NeverOpens
 
 LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES amount to
@@ -24,13 +24,14 @@ UNANSWERED = f"given to the carrier without an answer; {MAY_HAVE_TAKEN_IT}"
 
 
 class Terms(NamedTuple):
-    """The rules of a message's key, and what its carrier can do."""
+    """The rules of a message's key, where its recipient lives, and what its carrier can do."""
 
     settles_doubts: bool  # the carrier can say whether it took a text in doubt, if only to a repeat
     are_several: bool  # there are other carriers
     retry_delay: int  # seconds
     key: Rules
     keeps_ids: bool = False  # a text in doubt is given again, which is the question
+    residence: Residence | None = None  # of the recipient, if it is known
 
     @classmethod
     def of(cls, settings: Any, carrier: Carrier, are_several: bool = False) -> Self:
@@ -38,9 +39,9 @@ class Terms(NamedTuple):
         rules, keeps_ids = Rules.from_settings(settings), carrier.keeps_ids is not None
         return cls(carrier.settles_doubts, are_several, settings.retry_delay, rules, keeps_ids)
 
-    def of_key(self, own: KeyRules) -> Self:
-        """Return the terms of a key with rules of its own."""
-        return self._replace(key=self.key.of(own))
+    def of_key(self, own: KeyRules, residence: Residence | None = None) -> Self:
+        """Return the terms of a key with rules of its own, for a recipient."""
+        return self._replace(key=self.key.of(own), residence=residence)
 
 
 class Outcome(NamedTuple):
@@ -106,7 +107,7 @@ def judge(
         words = f"texts to {recipients.country_name(message.country)} are not allowed"
         return Outcome(Status.FAILED, _perhaps_taken(words, message.in_doubt))
     try:
-        postponed = _postponed(message, terms.key, now)
+        postponed = _postponed(message, terms, now)
     except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
         return Outcome(Status.FAILED, _perhaps_taken(f"the number {error}", message.in_doubt))
     if postponed is None and has_equal and terms.settles_doubts:
@@ -120,9 +121,9 @@ def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None
         return _kept_back(message, Status.EXPIRED)
     if terms.key.quiet.are_none or message.auto_reply_to:
         return None
-    recipient = recipients.find(message.to)
+    recipient = recipients.find(message.to, terms.residence)
     if terms.key.hours(recipient).quiet_time(recipient.clocks, now):
-        return _postponed(message, terms.key, now)
+        return _postponed(message, terms, now)
     return None
 
 
@@ -133,7 +134,7 @@ def deliver_by(message: Message, terms: Terms, now: datetime) -> datetime:
     """
     if terms.key.quiet.are_none or message.auto_reply_to:
         return message.expires_at
-    recipient = recipients.find(message.to)
+    recipient = recipients.find(message.to, terms.residence)
     quiet_from = terms.key.hours(recipient).quiet_from(recipient.clocks, now)
     return min(message.expires_at, quiet_from or message.expires_at)
 
@@ -174,7 +175,9 @@ def leaves_at(
         return due, None
 
 
-def waits_for(message: Message, rules: Rules, now: datetime) -> str | None:
+def waits_for(
+    message: Message, rules: Rules, now: datetime, residence: Residence | None = None
+) -> str | None:
     """Return what a message waits for, and for whom; None if it does not wait."""
     if message.status not in WAITING:
         return None
@@ -187,7 +190,7 @@ def waits_for(message: Message, rules: Rules, now: datetime) -> str | None:
     if message.key.paused_at:
         return "its key, which is paused"
     try:
-        recipient = recipients.find(message.to)
+        recipient = recipients.find(message.to, residence)
         at, why = leaves_at(message, recipient, rules, now)
     except recipients.InvalidNumber:
         at, why = message.send_at, None
@@ -200,12 +203,12 @@ def waits_for(message: Message, rules: Rules, now: datetime) -> str | None:
     return "another attempt" if message.attempts else "its time"
 
 
-def _postponed(message, rules, now):
+def _postponed(message, terms, now):
     """Return the outcome of a message that may not go now by its recipient's hours, or None."""
-    if message.obeys_send_date(now) and rules.quiet.are_none:
+    if message.obeys_send_date(now) and terms.key.quiet.are_none:
         return None
-    recipient = recipients.find(message.to)
-    hours = rules.hours(recipient)
+    recipient = recipients.find(message.to, terms.residence)
+    hours = terms.key.hours(recipient)
     until = waits_until(message, recipient, hours, now)
     if until is None:
         return None

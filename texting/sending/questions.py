@@ -11,6 +11,7 @@ from typing import Any
 
 from texting.access import do_not_call
 from texting.access.keys import ApiKey, rules_of
+from texting.access.places import residences
 from texting.carriers import CarrierError
 from texting.database import db
 from texting.messages import doubts, receipts
@@ -86,14 +87,15 @@ class Questions:
         these = Message.select().where(Message.id.in_([each.message.id for each in questions]))
         locked = {each.id: each for each in db.lock_rows(these.order_by(Message.id))}
         rules = rules_of({each.key_id for each in locked.values()})
-        opted_out = do_not_call.listed({each.to for each in locked.values()})
+        numbers = {each.to for each in locked.values()}
+        opted_out, homes = do_not_call.listed(numbers), residences(numbers)
         paused = {key.id for key in ApiKey.paused()}
         for send in questions:
             send.message = message = locked.get(send.message.id, send.message)
             later = Outcome(Status.SCHEDULED, send_at=now + outcomes.EQUAL_TEXT_DELAY)
             if message.status in WAITING and message.id in locked:
-                about = rules[message.key_id], opted_out.get(message.to), now
-                outcome = self.sender.judge_one(send, *about, has_equal=False)
+                about = rules[message.key_id], homes.get(message.to), opted_out.get(message.to)
+                outcome = self.sender.judge_one(send, *about, now, has_equal=False)
                 is_known = now - send.since < self.id_lasts
                 if outcome is None and is_known and message.key_id not in paused:
                     again.append(send)

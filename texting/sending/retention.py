@@ -13,9 +13,11 @@ from peewee import SQL, IntegerField
 
 from texting.access.audit import Action, Audit
 from texting.database import PAGE, PAST, InstantField, Table, db, isoformat, skip_broken
+from texting.messages.attempts import Attempt
 from texting.messages.model import FINISHED, HAS_ENDED, Message, has_status
 from texting.replies.model import Reply
 from texting.replies.opt_outs import OptOutMessage
+from texting.sending.allowed import without_place
 from texting.settings import Settings
 
 EVERY = timedelta(minutes=1)  # between looks once everything old is gone
@@ -141,5 +143,6 @@ def _redact(which, now, details):
     with db.transaction():
         redacted = Message.update(REDACTED).where(which, Message.id.in_(ids)).execute()
         if redacted:
+            Attempt.forget(ids, without_place)
             Audit.note(Action.REDACTED, now, count=redacted, details=details)
     return redacted

@@ -55,6 +55,7 @@ class Send:
     # If one in doubt may not go again: what becomes of it if the carrier does not have it
     otherwise: Outcome | None = None
     copy: int = 0  # how many copies were taken before, see `carriers.key_of`
+    allowed: dict | None = None  # why it may go
 
     @property
     def asking(self) -> bool:
