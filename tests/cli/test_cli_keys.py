@@ -145,11 +145,14 @@ def test_an_approver_without_a_group_is_told_that_it_sees_nothing(session):
     session("""
         $ flask keys create ann --role approver
         tms_
+        desk: off (SECRET_KEY), so ann cannot sign in
         ann sees no messages: an approver sees only those of its --group
         $ flask keys create bob --role approver --group sales
         tms_
+        desk: off (SECRET_KEY), so bob cannot sign in
         $ flask keys create olga --role operator
         tms_
+        desk: off (SECRET_KEY), so olga cannot sign in
     """)
 
 
@@ -177,7 +180,7 @@ ANYWHERE = (
     ],
 )
 def test_who_creates_a_key_without_bounds_is_told_so_beside_it(flask_with, words, changes, is_told):
-    result = flask_with(**changes)("keys", "create", "app", *words)
+    result = flask_with(**{"secret_key": "k" * 32} | changes)("keys", "create", "app", *words)
     assert result.exit_code == 0
     assert re.fullmatch(r"tms_\S+\n", result.stdout)
     assert result.stderr == (ANYWHERE if is_told else "")

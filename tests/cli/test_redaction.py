@@ -125,7 +125,7 @@ NO_NUMBER_AND_NO_TEXT = {
     | {"quiet_hours", "check_dnc", "countries", "expire_after"},
     "attempt": {"carrier", "result", "reference", "words", "receipt"},
     "audit": {"who", "what", "key_name", "details"},
-    "carrier_state": {"name", "trouble", "stand_ins"},
+    "carrier_state": {"name", "trouble", "logged", "stand_ins"},
     "opt_out": {"source"},
     "do_not_call": {"source"},
     "do_not_call_history": {"kind", "what", "why", "who"},
