@@ -224,7 +224,7 @@ def test_show_prints_one_object_with_all_there_is_to_know(messages):
         **dict.fromkeys(("manual_mode", "available_to_group"), False),
         **dict.fromkeys(("send_date", "first_send_at", "send_at", "created_at"), NOON),
         **dict.fromkeys(("approved_at", "last_error_at", "receipt_at", "event_delivered_at")),
-        **dict.fromkeys(("approved_by", "cancelled_by", "carrier", "waits_for")),
+        **dict.fromkeys(("approved_by", "cancelled_by", "note", "carrier", "waits_for")),
         "blocked_because": None,
     }
 

@@ -103,7 +103,7 @@ def test_under_load_nothing_is_left_in_the_files(redact, database_url, words):
 # Every column of text: what it may hold of a person, and what becomes of that
 
 FORGOTTEN = {
-    "message": {"to", "message", "request_digest", "response", "idempotency_key"},
+    "message": {"to", "message", "note", "request_digest", "response", "idempotency_key"},
     "reply": {"number", "text", "pieces"},
     "event": {"body"},  # what was replied
     "early_receipt": {"phone"},
@@ -153,6 +153,7 @@ def written_to(number):
     guess = bodies.digest({"to": number, "message": TEXT})
     answer = json.dumps({"to_phone_normalized": number, "message": "an answer"})
     ended(to=number, request_digest=guess, response=answer, idempotency_key=f"for-{number}")
+    ended(to=number, status=Status.CANCELLED, cancelled_by="Ann", note="a note to tell why")
     EventAddress.set(key_named("app"), "http://127.0.0.1:9/", TUESDAY_NOON)
     store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON)
     receipts.record_receipts([Receipt("R1", True, None, number)], TUESDAY_NOON, FAKE)
@@ -170,6 +171,7 @@ def written_to(number):
         number,
         TEXT,
         guess,
+        "a note",
         "an answer",
         "a whole reply",
         "a first part",

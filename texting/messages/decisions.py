@@ -27,6 +27,9 @@ from texting.messages.model import (
     has_status,
 )
 
+LONGEST_NOTE = 500
+"""How many characters of a note are kept."""
+
 UNDO_WITHIN = timedelta(minutes=1)
 """How long people can undo a decision, if the text still waits."""
 
@@ -40,6 +43,7 @@ ANEW = {
     "attempts": 0,
     "in_doubt": 0,
     "cancelled_by": None,
+    "note": None,
     "receipt_at": None,  # the reference stays: it names the first text, not the next one
 }
 """The columns that change when a person sends a message again."""
@@ -65,11 +69,17 @@ class Selection:
             return self.decide(True, by, now) + self._move(WAITING, again, approved=True)
 
     def decide(
-        self, yes: bool, by: str, now: datetime, not_before: datetime | None = None
+        self,
+        yes: bool,
+        by: str,
+        now: datetime,
+        not_before: datetime | None = None,
+        note: str | None = None,
     ) -> list[UUID]:
         """Approve or refuse messages that wait for approval.
 
-        Once approved, each waits for its time, or for `not_before` if that is later.
+        Once approved, each waits for its time, or for `not_before` if that is later. `note` says
+        why they are refused.
         """
         if yes:
             action = Action.APPROVED
@@ -80,16 +90,17 @@ class Selection:
                 changes |= {"status": Status.SCHEDULED, "send_at": send_at}
         else:
             action = Action.REFUSED
-            changes = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
+            changes = {"status": Status.CANCELLED, "finished_at": now}
+            changes |= {"cancelled_by": by, "note": note}
         awaits = ~Message.approved & Message.cancelled_by.is_null()  # or it is withdrawn
         return self._act(action, now, WAITING, awaits, **changes)
 
-    def cancel(self, by: str, now: datetime) -> list[UUID]:
-        """Cancel messages that wait.
+    def cancel(self, by: str, now: datetime, note: str | None = None) -> list[UUID]:
+        """Cancel messages that wait; `note` says why.
 
         A message in doubt is withdrawn: it waits until the carrier has been asked about it.
         """
-        cancel = partial(self._act, Action.CANCELLED, now, WAITING, cancelled_by=by)
+        cancel = partial(self._act, Action.CANCELLED, now, WAITING, cancelled_by=by, note=note)
         ended = {"status": Status.CANCELLED, "finished_at": now}
         with db.transaction():
             at_once = cancel(~Attempt.in_doubt(), **ended)
@@ -160,7 +171,7 @@ class Selection:
             these = Selection(i for i in self.left if latest.get(i, Action.CANCELLED) == undone)
             if not these.left:
                 continue
-            undo = partial(these._undo, undone, now, cancelled_by=None)
+            undo = partial(these._undo, undone, now, cancelled_by=None, note=None)
             mine = Message.cancelled_by == by
             ended = mine & (Message.finished_at > now - UNDO_WITHIN)
             withdrawn = mine & (Message.send_at > now - UNDO_WITHIN)
@@ -194,6 +205,17 @@ class Selection:
             Message.change(Message.update(changes).where(Message.id.in_(ids)))
         self.left.difference_update(ids)
         return ids
+
+
+def read_note(words: str | None) -> str | None:
+    """Return why somebody refuses or cancels, in one line, or None without any words.
+
+    Raise Refused if they are more than LONGEST_NOTE characters.
+    """
+    note = " ".join((words or "").split())
+    if len(note) > LONGEST_NOTE:
+        raise Refused(f"a note has {LONGEST_NOTE} characters at most: this one has {len(note):,}")
+    return note or None
 
 
 def decided_at(at: datetime, action: Action, who_key: int) -> list[UUID]:

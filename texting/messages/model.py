@@ -115,6 +115,7 @@ class Message(Table):
     approved_by = TextField(null=True)  # the name of a key, or "shell"
     approved_at = InstantField(null=True)
     cancelled_by = TextField(null=True)
+    note = CarrierTextField(null=True)  # why, in that person's words
     attempts = IntegerField(default=0)
     max_retries = IntegerField()
     claim_number = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])  # times claimed so far
@@ -148,7 +149,7 @@ class Message(Table):
 
         Both happen in one transaction. Return the status and number of each changed message.
         """
-        columns = (cls.to, cls.id, cls.status, cls.attempts, cls.parts, cls.last_error)
+        columns = (cls.to, cls.id, cls.status, cls.attempts, cls.parts, cls.last_error, cls.note)
         receiver = EventAddress.receiving(cls.key)  # no extra statement for keys without one
         update = update.returning(*columns, cls.finished_at, cls.receipt_at, receiver)
         with db.transaction():  # unlike atomic, without a savepoint in an outer one

@@ -22,7 +22,7 @@ EVERY = timedelta(minutes=1)  # between looks once everything old is gone
 
 log = logging.getLogger("scheduler")
 
-REDACTED = dict.fromkeys(("to", "message", "response", "request_digest", "idempotency_key"))
+REDACTED = dict.fromkeys(("to", "message", "note", "response", "request_digest", "idempotency_key"))
 """What redaction empties. Even a digest could be reversed by trying all numbers.
 
 But for `idempotency_digest`: nobody can make it who has not the key's secret.
