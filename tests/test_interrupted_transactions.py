@@ -336,7 +336,7 @@ def ended():
         (no_more, "keys create new --events https://example.com"),
         (no_more, f"dnc add {NEW_YORK} {LONDON}"),
         (no_more, "dnc import numbers.csv"),
-        (lambda: OptedOut.add([NEW_YORK], OLD, "reply"), f"dnc remove {NEW_YORK}"),
+        (lambda: OptedOut.add([NEW_YORK], OLD, "reply"), f"dnc remove --opted-out {NEW_YORK}"),
         (waiting, "messages cancel --key app"),
         (ended, "messages purge --older-than 30 --yes"),
         (ended, "messages redact --older-than 30"),

@@ -220,7 +220,7 @@ def test_a_time_and_a_person_choose_rows_and_many_are_paged(run, at, database_ur
     newest, second, *_ = json.loads(run("audit", "--json"))
     assert (newest["what"], newest["count"]) == ("messages purged", 1)
     assert (newest["details"], second["count"]) == ("ended before 2026-03-04T03:00:00.000Z", 1_200)
-    do_not_call.remove(numbers, TUESDAY_NOON + 9 * HOUR, "shell")
+    do_not_call.remove(numbers, TUESDAY_NOON + 9 * HOUR, "shell", opted_out=True)
     assert len(json.loads(run("audit", "--json"))) == 1_205
     assert run("audit", "--limit", "2").count("number removed") == 2
 

@@ -16,7 +16,7 @@ def page(operator):
     return operator
 
 
-ENTRY = "as an entry, and gets no texts with check_dnc."
+ENTRY = "as an entry, and gets no texts that set check_dnc."
 OPT_OUT = "as an opt-out, and gets no texts."
 
 

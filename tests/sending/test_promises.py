@@ -678,7 +678,7 @@ class Promises(RuleBasedStateMachine):
         if which:
             which.add([number], self.now, "operator")
         else:
-            do_not_call.remove([number], self.now, "shell")
+            do_not_call.remove([number], self.now, "shell", opted_out=True)
 
     @precondition(lambda self: self.now > TUESDAY_NOON + 3 * DAY)
     @rule(change=st.sampled_from([retention.purge, retention.redact]))

@@ -103,7 +103,7 @@ def add_number(
 
 def remove_number(number: str, person: ApiKey, now: datetime) -> Markup:
     """Take a number off both lists; return in words what that changed."""
-    was_listed = remove([number], now, person.name) > 0
+    was_listed = remove([number], now, person.name, opted_out=True) > 0
     note("removed from", person)
     return unbroken(number) + f" {REMOVED[was_listed]}."
 
