@@ -6,7 +6,7 @@ import pytest
 from peewee import OperationalError
 
 from databases import on_both
-from desk_visitor import ask, ask_many, reply, signed_in
+from desk_visitor import UNDONE, ask, ask_many, reply, signed_in
 from own_threads import at_once
 from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from stored_messages import again, decide_on, key_named, store_many
@@ -123,7 +123,7 @@ def test_many_are_decided_in_batches_and_others_go_between_them(
     past = "approved" if "Approve" in words else "refused"
     assert f"12 texts {past}:" in visitor.page.text
     visitor.press("Undo")
-    assert f"12 texts no longer {past}" in visitor.page.text
+    assert f"{UNDONE[past]} of 12 texts undone" in visitor.page.text
     assert waiting().count() == 13
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from app import create_app
 from databases import on_both
-from desk_visitor import ask, ask_many, signed_in, unlike
+from desk_visitor import UNDONE, ask, ask_many, signed_in, unlike
 from own_threads import at_once
 from samples import DAY, LONDON, MILLISECOND, MINUTE, SECOND, TUESDAY_NOON
 from stored_messages import again, decide_on, store, store_many
@@ -56,7 +56,7 @@ def test_they_are_one_card_with_how_many_where_to_and_three_to_read(request, per
     text = visitor.read()
     assert "5 similar texts 4 to United States, 1 to United Kingdom" in text
     assert "The first: 12:00 PM there , in 24 hours" in text
-    assert "5 parts · Requested by shop · Show each Refuse all Approve all 5" in text
+    assert "5 parts · Requested by shop · Show each Note Refuse all Approve all 5" in text
     html = visitor.response.text
     read = re.findall(
         r"Hi <mark>([\w ]+)</mark>, our sale starts on Friday: <mark>\d+</mark>% off", html
@@ -315,7 +315,7 @@ def test_undo_takes_back_exactly_what_was_decided(approver, at, words, count):
     assert f"and {count - 4} more Undo for 1 second" in approver.read()
     _, (form, undo) = approver.page.buttons("Undo")
     approver.post("/desk/", [*form["inputs"], (undo["name"], undo["value"])])
-    assert f"{count - 1} texts no longer {past}" in approver.page.text
+    assert f"{UNDONE[past]} of {count - 1} texts undone" in approver.page.text
     assert f"{count - 1} texts {past}" not in approver.page.text
     assert {each.id for each in waiting()} == {each.id for each in asked[1:]}
     assert again(asked[0]).approved_by == "Bob"
@@ -369,6 +369,6 @@ def test_an_undo_of_many_keeps_to_the_limit_of_each_recipient(desk_settings, at)
     Message.update(to=asked[1].to).where(Message.id == asked[0].id).execute()
     store(to=asked[2].to)
     visitor.press("Undo")
-    assert "58 texts no longer refused" in visitor.page.text
+    assert "Refusal of 58 texts undone" in visitor.page.text
     left = {each.to for each in Message.select().where(Message.status == Status.CANCELLED)}
     assert left == {asked[1].to, asked[2].to}
