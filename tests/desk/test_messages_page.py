@@ -102,7 +102,10 @@ def test_keys_that_send_are_offered_each_name_once(operator, run):
     [
         *((f"key={key}", 400, "no such key") for key in ("none", "%00")),
         *((f"day={d}", 400, "2026-11-24") for d in ("x", "2026-02-30", "9999-12-31", "%00")),
-        *((f"day={day}", 200, "No message matches") for day in ("0001-01-01", "1969-12-31", "9999-12-30")),
+        *(
+            (f"day={day}", 200, "No message matches")
+            for day in ("0001-01-01", "1969-12-31", "9999-12-30")
+        ),
     ],
 )
 def test_what_there_is_not_is_a_page_that_says_so(operator, asked, status, words):

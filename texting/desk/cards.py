@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from flask import current_app
 
@@ -92,13 +93,17 @@ class Card:
     entry: Entry
 
 
-def page(
-    person: ApiKey, after: Cursor | None, now: datetime, of: Awaiting | None = None
-) -> tuple[list[Pile], Cursor | None, Pile | None]:
-    """Return the piles of a page, the cursor after which more follows, and the pile of a text.
+class Page(NamedTuple):
+    """Piles, and what is around them."""
 
-    With such a text, the piles are the texts that are alike, each by itself.
-    """
+    piles: list[Pile]
+    more: Cursor | None  # after which more follows
+    opened: Pile | None  # the pile of a text
+    count: int  # of what waits, up to LOOKED_OVER
+
+
+def page(person: ApiKey, after: Cursor | None, now: datetime, of: Awaiting | None = None) -> Page:
+    """Return a page of what waits; with a text, the texts that are like it, each by itself."""
     is_further = after is not None and after.rank == FURTHER
     after = after and after._replace(rank=0)
     rows = listings.many_awaiting(person, after if is_further else None, LOOKED_OVER)
@@ -118,7 +123,7 @@ def page(
         more = shown[-1].cursor._replace(rank=FURTHER if is_further else 0)
     else:
         more = last and last._replace(rank=FURTHER)
-    return shown, more, opened
+    return Page(shown, more, opened, LOOKED_OVER if is_further else len(waiting))
 
 
 def _in_order(rows: Collection[Awaiting], now: datetime) -> list[Awaiting]:

@@ -66,22 +66,22 @@ def waiting() -> str | Response:
         if sessions.lacks_cookie():
             return render_template("arrive.html", next=next)
         return render_template("sign_in.html", next=next)
-    if next and (page := page_of(next)):
-        return redirect(page)
+    if next and (asked := page_of(next)):
+        return redirect(asked)
     now, after, of = clock.now(), page_start(), opened_text()
-    piles, more, opened = cards.page(g.person, after, now, of)
+    page = cards.page(g.person, after, now, of)
     first_page = not (after or of)
     return render_template(
         "waiting.html",
-        cards=shown_piles(piles, now),
-        opened=opened,
-        more=more and lists.write(more),
+        cards=shown_piles(page.piles, now),
+        opened=page.opened,
+        more=page.more and lists.write(page.more),
         results=latest_results(now),
         now=now,
-        count=opened.count if opened else listings.count_awaiting(g.person, MANY),
+        count=page.opened.count if page.opened else page.count,
         since=(now - NEW_FOR - EPOCH) // MILLISECOND,
         known=listings.count_awaiting(g.person, MANY, now - NEW_FOR),
-        many=cards.LOOKED_OVER if opened else MANY,
+        many=cards.LOOKED_OVER,
         overview=look_over(now) if g.person.role == Role.OPERATOR and first_page else None,
         selected=request.args.get("select", "").split("."),
     )
