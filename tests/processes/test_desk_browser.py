@@ -384,10 +384,10 @@ def test_a_newsletter_of_five_thousand_is_decided_in_one_look(
 
 @pytest.mark.parametrize("look", [PHONE, DESKTOP])
 def test_a_card_of_similar_texts_opens_into_them_and_keeps_open(browser, desk, look):
-    for name in ("Ann", "Bob", "Carla Maria Lee", "Dan"):
+    for name in ("Ann", "Bob", "Carla M Lee", "Dan"):
         ask(f"Hi {name}, our sale starts on Friday.")
     sign_in(browser, desk, Role.APPROVER, "front", look)
-    assert browser.text(".pile mark") in ("Ann,", "Bob,", "Dan,", "Carla Maria Lee,")
+    assert browser.text(".pile mark") in ("Ann", "Bob", "Dan", "Carla M Lee")
     browser.follow(".opens")
     assert browser.text("h1") == "Similar texts 4"
     browser.press("Approve")
