@@ -8,7 +8,7 @@ import pytest
 from texting.desk.grouping import CANDIDATES, TO_READ, Alike, groups
 
 SALE = "Hi {}, our sale starts on Friday: {}% off all boots. Show code {} at the till."
-LONG = "Anna-Bertha Carla-Dora Emilie-F"[:30]
+LONG = "Anna-Bertha Carla-Dora Emil-Fi"  # thirty characters
 
 
 def grouped(*texts):
@@ -202,7 +202,7 @@ def test_these_are_alike_in_whatever_order(texts):
         ("Ann", "Ann\nBob Carl Dan Eve"),
         ("ab", "ba"),
         (SALE.format("Ann B C", 1, 1), SALE.format("Ann B C D", 1, 1), SALE.format("X", 1, 1))[1:],
-        (SALE.format(f"{LONG}x", 1, 1), SALE.format("Bob", 1, 1)),
+        (SALE.format(f"{LONG}-", 1, 1), SALE.format("Bob", 1, 1)),
         (f"abcd {'e' * 5}, fghi", "abcd j, fghi"),
     ],
 )
@@ -226,6 +226,14 @@ def test_all_of_a_group_differ_at_one_place():
     other = [first.replace(word, "x") for word in ("one", "four", "eight")]
     assert grouped(first, *other) == [[0, 1], [2], [3]]
     assert grouped(first, other[0], first) == [[0, 1, 2]]
+
+
+def test_no_text_makes_another_differ_in_more():
+    """The third is like the second, but what differs in the first would be longer."""
+    long, short = (f"{SALE} {SALE[4:]}".replace("{}", each, 1) for each in (LONG, "Bob"))
+    assert len(LONG) == 30
+    assert grouped(long, short, short.replace("Hi", "Yo")) == [[0, 1], [2]]
+    assert grouped(short, short.replace("Hi", "Yo"), long) == [[0, 1], [2]]
 
 
 def test_two_newsletters_that_come_by_turns_are_two_groups():

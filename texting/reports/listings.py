@@ -34,7 +34,7 @@ SOONEST_KEYS = """(
     ) AS api_key
     WHERE first_id IS NOT NULL ORDER BY first_send_at, first_id LIMIT ?
 ) AS api_key"""
-AT_ONCE = 1_000
+AT_ONCE = 400
 """How many rows of what waits are read at once; in a web worker, others go first after each."""
 
 SOONEST = "SELECT {columns} FROM {few} ORDER BY few.send_at, few.id LIMIT ?"
