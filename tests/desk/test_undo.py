@@ -5,7 +5,7 @@ import json
 import pytest
 
 from databases import on_both
-from desk_visitor import ask, signed_in
+from desk_visitor import UNDONE, ask, signed_in
 from own_threads import at_once
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, SECOND, TUESDAY_NOON
 from stored_messages import FAKE, again, decide_on, key_named, store
@@ -40,7 +40,7 @@ def test_a_decision_names_its_text_and_is_undone(operator, at, button, where):
     undo = {f"undo-{button.lower()}": message.id}
     at(TUESDAY_NOON + MINUTE - MILLISECOND)
     operator.send(page, **undo)
-    assert f"1 text no longer {told}: +1 212-555-0123" in operator.page.text
+    assert f"{UNDONE[told]} of 1 text undone: +1 212-555-0123" in operator.page.text
     assert not operator.page.buttons("Undo")
     assert columns(message) == before
     operator.send(page, **undo)
@@ -113,7 +113,7 @@ def test_of_several_the_undo_is_of_those_that_are_still_here(approver, at):
     at(TUESDAY_NOON + 11 * SECOND)
     assert "Undo for 49 seconds" in approver.read()
     approver.press("Undo")
-    assert "1 text no longer approved" in approver.page.text
+    assert "Approval of 1 text undone" in approver.page.text
     assert [again(each).approved for each in (due, tomorrow)] == [True, False]
 
 

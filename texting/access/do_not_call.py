@@ -245,6 +245,11 @@ class DoNotCallHistory(Table):
         return list(cls.select().where(cls.number == number).order_by(cls.id))
 
     @classmethod
+    def newest(cls, count: int) -> Iterator[Self]:
+        """Read the last changes, the newest first."""
+        return iter(cls.select().order_by(cls.id.desc()).limit(count))
+
+    @classmethod
     def why_at(cls, number: str, at: datetime) -> str | None:
         """Return why the list blocked texts to a number at an instant; None if not known."""
         last = {each.kind: each for each in cls.of(number) if each.at <= at}

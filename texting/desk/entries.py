@@ -193,6 +193,15 @@ class Entry:
         return WORDS[message.status]
 
     @property
+    def already(self) -> str | None:
+        """Who has stopped the message: "Bob has already refused this text." None if nobody."""
+        message = self.message
+        if message.status == Status.CANCELLED and message.cancelled_by:
+            how = "cancelled" if message.approved else "refused"
+            return f"{message.cancelled_by} has already {how} this text."
+        return None
+
+    @property
     def attempts(self) -> list[tuple[datetime, str, str]]:
         """When the message was given to a carrier, with what result, and why it was allowed."""
         told = []
