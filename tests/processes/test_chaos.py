@@ -5,6 +5,7 @@ than there are cores: an answer that comes late because the carrier was starved 
 """
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -25,6 +26,8 @@ from carrier_servers import (
     playing,
 )
 from databases import on_both
+from kits import smsgate
+from kits.smsgate import SmsgateServer
 from kits.twilio import TwilioServer, refusal
 from kits.vonage import VonageServer, verdict
 from kits.webhook import WebhookServer
@@ -159,6 +162,21 @@ class FaultyWebhook(Faulty, WebhookServer):
 
     def reference(self, yes):
         return yes["reference"]
+
+
+class FaultySmsgate(Faulty, SmsgateServer):
+    """A phone that knows a text by its id, and says so."""
+
+    name, can_be_asked, keeps_ids = "smsgate", True, True
+    noes = ((1, smsgate.refusal(429)), (5, smsgate.refusal(422)), (0.3, smsgate.refusal(401)))
+    never = smsgate.refusal(400)
+
+    def accept(self, request):
+        yes = super().accept(request)
+        return yes._replace(body=yes.body | {"id": json.loads(request.body)["id"]})
+
+    def reference(self, yes):
+        return yes["id"]
 
 
 class StoredInPostgres:
@@ -414,7 +432,10 @@ def doubts(message):
 @pytest.mark.parametrize("schedulers_live", [False, True], ids=["", "schedulers live"])
 @pytest.mark.parametrize(
     "carriers",
-    [[FaultyTwilio], [FaultyVonage], [FaultyWebhook], [FaultyTwilio, FaultyWebhook]],
+    [
+        *([FaultyTwilio], [FaultyVonage], [FaultyWebhook]),
+        [FaultyTwilio, FaultyWebhook, FaultySmsgate],
+    ],
     ids=lambda kinds: " and ".join(kind.name for kind in kinds),
     indirect=True,
 )
