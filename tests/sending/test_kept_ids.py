@@ -453,6 +453,25 @@ def test_after_a_day_it_is_a_doubt_like_others_and_goes_once_more_at_most(give, 
         assert results(message) == [("unclear", None), ("taken", "K0")]
 
 
+@pytest.mark.parametrize("said", [TOOK, LOST_AT])
+def test_before_its_day_is_over_a_carrier_that_tells_is_asked_about_what_waits(give, telling, said):
+    telling.keeps_ids, key = DAY, key_named("shop")
+    message = store(expires_at=TUESDAY_NOON + 10 * DAY, key=key)
+    give(telling, said)
+    key.pause(TUESDAY_NOON)
+    for hours in (1, 23):
+        give(telling, None, hours * 3600)
+    assert telling.looked_up == []
+    for minutes in (9, 8, 7):
+        give(telling, None, 24 * 3600 - minutes * 60)
+    assert telling.looked_up == [str(message.id)]
+    assert again(message).in_doubt == 0
+    assert (again(message).status == Status.SENT) == (said == TOOK)
+    key.resume(TUESDAY_NOON)
+    give(telling, None, 25 * 3600)
+    assert (again(message).status, len(telling.given)) == (Status.SENT, 1 + (said != TOOK))
+
+
 def test_after_a_day_it_goes_through_the_next_if_its_carrier_is_away(run_both, keepers):
     us, eu = keepers
     us.keeps_ids, us.answer = DAY, LOST

@@ -366,6 +366,7 @@ OWN = {
     "telnyx": "texting.carriers.telnyx:Telnyx",
     "smsgate": "texting.carriers.smsgate:SmsGate",
     "smsgate+http": "texting.carriers.smsgate:SmsGate",
+    "infobip": "texting.carriers.infobip:Infobip",
     "smpp": "texting.carriers.smpp:Smpp",
     "smpps": "texting.carriers.smpp:Smpp",
     "webhook+https": "texting.carriers.webhook:Webhook",

@@ -37,6 +37,7 @@ from texting.settings import Settings
 
 LOOK_EVERY = 1  # seconds for which, while texts are under way, keys and lanes are not read anew
 CLOCKS_DIFFER = timedelta(days=1)  # at most, a carrier's and this machine's
+LAST_LOOK = timedelta(minutes=10)  # before a carrier forgets the id of a text that waits
 ON_ITS_WAY = timedelta(minutes=5)  # a text that is given again may be, while its id is forgotten
 
 log = logging.getLogger("scheduler")
@@ -189,7 +190,8 @@ class Sender:
     ) -> tuple[list[Send], list[tuple[Send, Outcome]]]:
         """Return those texts in doubt that are given again or looked up, and those that end.
 
-        Those that may not go now wait; of those that end, nobody can tell whether they were taken.
+        Those that may not go now wait, and are looked up before the carrier forgets them; of those
+        that end, nobody can tell whether they were taken.
         """
         again, looked_up, moves = [], [], []
         these = Message.select().where(Message.id.in_([each.message.id for each in questions]))
@@ -215,6 +217,10 @@ class Sender:
                 elif message.key_id not in paused and now - send.since < self.id_lasts:
                     again.append(send)
                     continue
+            if self.carrier.can_look_up and now - send.since > self.id_lasts - LAST_LOOK:
+                send.again = False
+                looked_up.append(send)
+                continue
             doubts.ask_again_at(message.id, self.name, at)
         going = self.within_rate(again)
         for send in again[len(going) :]:

@@ -32,6 +32,7 @@ class Callbacks:
     url: str  # a CARRIER_URL that verifies them, with `from_`
     from_: str  # FROM, as a callback names it
     another_secret: object = "another"  # one of the right form, with which it does not sign
+    covers_body = True  # whether the signature does; a password does not
     unverified: Collection[str] = ()  # CARRIER_URLs that cannot verify what this carrier signs
     # What `sign` may be given: all fields that the carrier could sign
     fields: SearchStrategy[dict]
@@ -51,7 +52,10 @@ class Callbacks:
         raise NotImplementedError
 
     def change(self, callback: Callback, fields: dict) -> Callback:
-        """Return a genuine callback with other fields, under the signature that it has."""
+        """Return a genuine callback with other fields, under the signature that it has.
+
+        Not needed if the signature does not cover the body.
+        """
         raise NotImplementedError
 
     def report(
