@@ -16,6 +16,7 @@ from hypothesis.strategies import SearchStrategy
 from carrier_servers import Answer, CarrierServer, served
 from texting import carriers
 from texting.carriers import Callback, Carrier, IncomingText, OptOut
+from texting.carriers.http import STATUSES
 
 PUBLIC_URL = "https://sms.example.com/staging"
 NUMBER = "+12125550123"
@@ -93,12 +94,20 @@ class Kit:
     # Plays the carrier; its `url` is a CARRIER_URL of it, with the secret `s3cret` if it has one
     server: Callable[[], CarrierServer] | None = None
     # The answer with one of the class's codes, or with an HTTP status
-    answer: Callable[[int], object] = Answer
+    answer: Callable[[int | str], object] = Answer
     # Whether only the carrier's own JSON is an answer: if it is not, the HTTP status counts
     needs_json: bool = False
-    for_now: Collection[int] = ()  # codes that are in no group
-    in_doubt: Collection[int] = ()  # codes that leave a text in doubt
+    for_now: Collection[int | str] = ()  # codes that are in no group
+    in_doubt: Collection[int | str] = ()  # codes that leave a text in doubt
     callbacks: Callbacks | None = None
+
+
+def codes_of(name: str, group: str) -> set[int | str]:
+    """Return a carrier's codes of one meaning, and its statuses of HTTP; names are words."""
+    codes = {
+        int(each) if str(each).isdigit() else each for each in getattr(CLASSES[name].codes, group)
+    }
+    return codes | {*(getattr(STATUSES, group) if KITS[name].needs_json else ())}
 
 
 def found() -> dict[str, Kit]:
