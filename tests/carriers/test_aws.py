@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -210,6 +211,28 @@ def test_a_certificate_is_fetched_once(aws_server, carrier):
     assert [each.path for each in aws_server.asked] == [PEM]
 
 
+def test_a_fetch_that_takes_long_holds_up_no_message_whose_certificate_is_known(
+    aws_server, carrier, monkeypatch
+):
+    """A stranger who knows a topic can name any path of SNS's."""
+    carrier.callback(by(aws_server))
+    told, asks, goes_on = aws_server.told, threading.Event(), threading.Event()
+
+    def tell_slowly(request):
+        asks.set()
+        goes_on.wait(30)
+        return told(request)
+
+    monkeypatch.setattr(aws_server, "told", tell_slowly)
+    stranger = by(aws_server, SigningCertURL=f"{aws_server.base_url}/another.pem")
+    with ThreadPoolExecutor(2) as pool:
+        waits = pool.submit(carrier.callback, stranger)
+        assert asks.wait(30)
+        assert pool.submit(carrier.callback, by(aws_server)).result(5)
+        goes_on.set()
+        assert isinstance(waits.exception(), NotGenuine)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -227,6 +250,7 @@ def test_a_certificate_is_fetched_once(aws_server, carrier):
                 "http://169.254.169.254/latest/meta-data/x.pem",
                 "http://127.0.0.1:1/x.pem",
                 "file:///etc/passwd.pem",
+                "/x.pem",
                 "{base}.evil.example/x.pem",
                 "{base}@evil.example/x.pem",
                 "{base}/../x.pem",
@@ -284,7 +308,7 @@ def test_a_certificate_that_is_not_valid_verifies_nothing(aws_server, carrier, m
 def test_a_certificate_that_is_not_there_is_not_looked_for_elsewhere(aws_server, carrier):
     aws_server.answer = Answer(302, b"", {"Location": f"{aws_server.base_url}/elsewhere"})
     refuses(carrier, by(aws_server), aws_server, fetched=1)
-    aws_server.answer = Answer(404)
+    aws_server.answer = Answer(404, certificate())
     refuses(carrier, by(aws_server), aws_server, fetched=2)
 
 

@@ -25,6 +25,9 @@ from carrier_servers import (
     playing,
 )
 from databases import on_both
+from kits import aws, infobip
+from kits.aws import AwsServer
+from kits.infobip import InfobipServer
 from kits.twilio import TwilioServer, refusal
 from kits.vonage import VonageServer, verdict
 from kits.webhook import WebhookServer
@@ -159,6 +162,37 @@ class FaultyWebhook(Faulty, WebhookServer):
 
     def reference(self, yes):
         return yes["reference"]
+
+
+class FaultyInfobip(Faulty, InfobipServer):
+    """It knows the id of a text that it has, which settles a doubt."""
+
+    name, can_be_asked, keeps_ids = "infobip", True, True
+    noes = (
+        (1, infobip.refusal(429)),
+        (5, infobip.verdict(21)),
+        (0.3, infobip.verdict(12)),
+    )
+    never = infobip.verdict(52)
+
+    def answer_to(self, request, takes, answer):
+        return self.about(request, super().answer_to(request, takes, answer))
+
+    def reference(self, yes):
+        return yes["messages"][0]["messageId"]
+
+
+class FaultyAws(Faulty, AwsServer):
+    name = "aws"
+    noes = (
+        (1, aws.refusal("ThrottlingException")),
+        (5, aws.refusal("LAST_PHONE_NUMBER")),
+        (0.3, aws.refusal("RESOURCE_NOT_ACTIVE")),
+    )
+    never = aws.refusal("DestinationPhoneNumber")
+
+    def reference(self, yes):
+        return yes["MessageId"]
 
 
 class StoredInPostgres:
@@ -414,7 +448,10 @@ def doubts(message):
 @pytest.mark.parametrize("schedulers_live", [False, True], ids=["", "schedulers live"])
 @pytest.mark.parametrize(
     "carriers",
-    [[FaultyTwilio], [FaultyVonage], [FaultyWebhook], [FaultyTwilio, FaultyWebhook]],
+    [
+        *([FaultyTwilio], [FaultyVonage], [FaultyWebhook], [FaultyTwilio, FaultyWebhook]),
+        [FaultyInfobip, FaultyAws],
+    ],
     ids=lambda kinds: " and ".join(kind.name for kind in kinds),
     indirect=True,
 )

@@ -303,9 +303,11 @@ class Sns(HttpCarrier):
             raise NotGenuine from None
 
     def _certificate(self, path):
-        """Return the certificate at a path; each is fetched once."""
+        """Return the certificate at a path; each is fetched once, and holds up no other."""
         from cryptography.x509 import load_pem_x509_certificate
 
+        if known := self._certificates.get(path):
+            return known
         with self._lock:
             if path not in self._certificates:
                 answer = self._fetch(path)

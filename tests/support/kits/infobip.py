@@ -57,13 +57,19 @@ class InfobipServer(CarrierServer):
         if request.path != "/sms/3/messages":
             return refusal(404)
         id = json.loads(request.body)["messages"][0]["destinations"][0]["messageId"]
-        answer = verdict(23) if self.keeps_ids and id in self.logs else super().take(request)
+        is_known = self.keeps_ids and id in self.logs
+        return self.about(request, verdict(23) if is_known else super().take(request))
+
+    def about(self, request, answer):
+        """Return an answer with the id of the text in a request; note what is taken."""
+        id = json.loads(request.body)["messages"][0]["destinations"][0]["messageId"]
         if not (isinstance(answer, Answer) and isinstance(answer.body, dict)):
             return answer
-        for told in answer.body.get("messages") or ():
-            told.setdefault("messageId", id)
-            self.logs.setdefault(id, told["status"])
-        return answer
+        told = [{"messageId": id} | each for each in answer.body.get("messages") or ()]
+        for each in told:
+            if each["status"]["groupName"] != "REJECTED":
+                self.logs.setdefault(id, each["status"])
+        return answer._replace(body=answer.body | {"messages": told}) if told else answer
 
     def yes(self, count):
         return verdict(26)
