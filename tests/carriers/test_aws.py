@@ -24,6 +24,7 @@ from kits.aws import (
     AwsCallbacks,
     call,
     certificate,
+    check,
     envelope,
     event,
     key,
@@ -78,12 +79,14 @@ def test_a_text_names_its_message_and_the_end_of_its_time(aws_server, carrier, v
     }
 
 
-def test_a_secret_key_may_have_slashes_and_plus_signs(aws_server):
+def test_a_secret_key_may_have_slashes_and_plus_signs(aws_server, monkeypatch):
+    def take(request):
+        assert check(request, json.loads(request.body), "a/b+c")
+        return Answer(200, {"MessageId": "1"})
+
+    monkeypatch.setattr(aws_server, "take", take)
     for secret in ("a%2Fb%2Bc", "a/b+c"):
-        aws_server.take = lambda request: Answer(200, {"MessageId": request.headers["host"]})
-        carrier = connect(aws_server.url.replace("s3cret", secret))
-        assert send(carrier) == aws_server.address
-        assert carrier._login == ("AKIDEXAMPLE", "a/b+c")
+        assert send(connect(aws_server.url.replace("s3cret", secret))) == "1"
 
 
 @pytest.mark.parametrize(
@@ -121,10 +124,14 @@ def test_receipts_need_a_configuration_set_and_topics(options, tells, warns):
     assert bool(carrier.warning) == bool(warns)
 
 
-def test_the_regions_own_hosts_are_used():
+def test_the_regions_own_hosts_are_asked_and_no_others(asked_hosts):
     carrier = connect(f"{URL}&{TOPICS}".replace("us-east-1", "eu-west-2"))
-    assert carrier._base.geturl() == "https://sms-voice.eu-west-2.amazonaws.com"
-    assert carrier._sns._base.geturl() == "https://sns.eu-west-2.amazonaws.com"
+    assert refused(carrier).unreached
+    topic = TOPIC.replace("us-east-1", "eu-west-2")
+    told = envelope(DELIVERED, base="https://sns.eu-west-2.amazonaws.com", TopicArn=topic)
+    with pytest.raises(CannotVerify):
+        carrier.callback(call(signed(told)))
+    assert asked_hosts == ["sms-voice.eu-west-2.amazonaws.com", "sns.eu-west-2.amazonaws.com"]
 
 
 # The answer
