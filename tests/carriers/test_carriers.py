@@ -396,9 +396,10 @@ def bad_urls(name):
     """Return URLs that a carrier does not take."""
     kit, options = KITS[name], CLASSES[name].options
     yield from (begin + rest for begin, more in kit.bad_urls.items() for rest in more.split())
-    yield from (f"{kit.url}?{option}=" for option, usual in options.items() if usual != "")
+    more = f"{kit.url}{'&' if '?' in kit.url else '?'}"
+    yield from (f"{more}{option}=" for option, usual in options.items() if usual != "")
     if "base_url" in options:
-        yield from (f"{kit.url}?base_url={address}" for address in NO_ADDRESSES.split())
+        yield from (f"{more}base_url={address}" for address in NO_ADDRESSES.split())
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,9 @@ from carrier_servers import (
     playing,
 )
 from databases import on_both
-from kits import smsgate
+from kits import aws, infobip, smsgate
+from kits.aws import AwsServer
+from kits.infobip import InfobipServer
 from kits.smsgate import SmsgateServer
 from kits.twilio import TwilioServer, refusal
 from kits.vonage import VonageServer, verdict
@@ -177,6 +179,37 @@ class FaultySmsgate(Faulty, SmsgateServer):
 
     def reference(self, yes):
         return yes["id"]
+
+
+class FaultyInfobip(Faulty, InfobipServer):
+    """It knows the id of a text that it has, which settles a doubt."""
+
+    name, can_be_asked, keeps_ids = "infobip", True, True
+    noes = (
+        (1, infobip.refusal(429)),
+        (5, infobip.verdict(21)),
+        (0.3, infobip.verdict(12)),
+    )
+    never = infobip.verdict(52)
+
+    def answer_to(self, request, takes, answer):
+        return self.about(request, super().answer_to(request, takes, answer))
+
+    def reference(self, yes):
+        return yes["messages"][0]["messageId"]
+
+
+class FaultyAws(Faulty, AwsServer):
+    name = "aws"
+    noes = (
+        (1, aws.refusal("ThrottlingException")),
+        (5, aws.refusal("LAST_PHONE_NUMBER")),
+        (0.3, aws.refusal("RESOURCE_NOT_ACTIVE")),
+    )
+    never = aws.refusal("DestinationPhoneNumber")
+
+    def reference(self, yes):
+        return yes["MessageId"]
 
 
 class StoredInPostgres:
@@ -435,6 +468,7 @@ def doubts(message):
     [
         *([FaultyTwilio], [FaultyVonage], [FaultyWebhook]),
         [FaultyTwilio, FaultyWebhook, FaultySmsgate],
+        [FaultyInfobip, FaultyAws],
     ],
     ids=lambda kinds: " and ".join(kind.name for kind in kinds),
     indirect=True,

@@ -173,6 +173,19 @@ def self_signed(folder, name="localhost", *, expired=False):
     return context, certificate
 
 
+@pytest.fixture
+def asked_hosts(monkeypatch):
+    """The names of hosts that are looked up, in vain."""
+    hosts = []
+
+    def look_up(host, *_, **__):
+        hosts.append(host)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return hosts
+
+
 def playing(kind):
     server = kind()
     yield server

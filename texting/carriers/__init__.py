@@ -98,6 +98,10 @@ class NotGenuine(Exception):
     """A callback is not signed by the carrier."""
 
 
+class CannotVerify(Exception):
+    """Nobody can tell now whether a callback is genuine: the carrier has to repeat it."""
+
+
 class Receipt(NamedTuple):
     """A carrier's final report on a text: whether it reached the phone."""
 
@@ -251,7 +255,7 @@ class Carrier:
     options: Mapping[str, str | None] = {}
     codes = Codes()  # of its refusals
     # The code, in a refusal or a report, for a recipient who told the carrier to stop
-    opted_out: int | None = None
+    opted_out: int | str | None = None
     # The HTTP methods of the carrier's callbacks; empty if it makes none
     callback_methods: tuple[str, ...] = ()
     # Whether `received` returns receipts and replies, from a session of the carrier's.
@@ -261,6 +265,8 @@ class Carrier:
     # For how long a text that is given again with the same id is not sent twice: then it is given
     # again while it is in doubt. None if it would be sent twice
     keeps_ids: timedelta | None = None
+    # How soon a report shows that it has a text in doubt, if any does: no copy is sent before
+    shows_within = timedelta(0)
     # Whether a URL with `{to}` goes on to mean Apprise's carrier of the same scheme
     leaves_to_apprise = False
     # What owns the list that `find` searches, if other carriers may have texts in it, too
@@ -373,7 +379,8 @@ class Carrier:
     def callback(self, request: Callback) -> list[Report]:
         """Return the receipts, opt-outs and replies in a genuine callback; there may be none.
 
-        Raise NotGenuine if the signature does not match, or if this carrier makes no callbacks.
+        Raise NotGenuine if the signature does not match, or if this carrier makes no callbacks;
+        CannotVerify if what is needed to verify it cannot be had now.
         """
         raise NotGenuine
 
@@ -395,6 +402,8 @@ OWN = {
     "telnyx": "texting.carriers.telnyx:Telnyx",
     "smsgate": "texting.carriers.smsgate:SmsGate",
     "smsgate+http": "texting.carriers.smsgate:SmsGate",
+    "aws": "texting.carriers.aws:Aws",
+    "infobip": "texting.carriers.infobip:Infobip",
     "smpp": "texting.carriers.smpp:Smpp",
     "smpps": "texting.carriers.smpp:Smpp",
     "webhook+https": "texting.carriers.webhook:Webhook",

@@ -31,13 +31,21 @@ class Terms(NamedTuple):
     retry_delay: int  # seconds
     key: Rules
     keeps_ids: bool = False  # a text in doubt is given again, which is the question
+    shows_within: timedelta = timedelta(0)  # a report shows until then if it has a text in doubt
     residence: Residence | None = None  # of the recipient, if it is known
 
     @classmethod
     def of(cls, settings: Any, carrier: Carrier, are_several: bool = False) -> Self:
         """Return the terms of keys without rules of their own."""
         rules, keeps_ids = Rules.from_settings(settings), carrier.keeps_ids is not None
-        return cls(carrier.settles_doubts, are_several, settings.retry_delay, rules, keeps_ids)
+        return cls(
+            carrier.settles_doubts,
+            are_several,
+            settings.retry_delay,
+            rules,
+            keeps_ids,
+            carrier.shows_within if carrier.tells_receipts else timedelta(0),
+        )
 
     def of_key(self, own: KeyRules, residence: Residence | None = None) -> Self:
         """Return the terms of a key with rules of its own, for a recipient."""
@@ -252,6 +260,8 @@ def after_error(
         at = now + GIVEN_AGAIN_AFTER
     elif error.in_doubt and terms.settles_doubts:
         at = max(at, now + LISTED_WITHIN)
+    elif error.in_doubt:
+        at = max(at, now + terms.shows_within)
     counted = bool(message.auto_reply_to) or not (is_probe and error.silent)
     return Outcome(Status.SCHEDULED, str(error), at, counted, error.in_doubt)
 

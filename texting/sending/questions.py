@@ -23,6 +23,7 @@ from texting.sending.recorder import Recorder
 from texting.sending.sends import Answer, Kind, NotSent, Send
 
 CLOCKS_DIFFER = timedelta(days=1)  # at most, a carrier's and this machine's
+LAST_LOOK = timedelta(minutes=10)  # before a carrier forgets the id of a text that waits
 ON_ITS_WAY = timedelta(minutes=5)  # a text that is given again may be, while its id is forgotten
 
 
@@ -80,7 +81,8 @@ class Questions:
     ) -> tuple[list[Send], list[tuple[Send, Outcome]]]:
         """Return those texts in doubt that are given again or looked up, and those that end.
 
-        Those that may not go now wait, and are looked up where the carrier can be asked; of those
+        Those that may not go now wait, and are looked up where the carrier can be asked: what it
+        does not have stays in doubt, or is free shortly before the carrier forgets its id. Of those
         that end without, nobody can tell whether they were taken.
         """
         again, looked_up, moves = [], [], []
@@ -104,7 +106,9 @@ class Questions:
                 if outcome and outcome.send_at:
                     later = later._replace(send_at=min(later.send_at, outcome.send_at))
                 if self.carrier.can_look_up:
-                    send.kind, send.otherwise = Kind.LOOK_UP, outcome if ends else later
+                    is_last = now - send.since > self.id_lasts - LAST_LOOK
+                    send.kind = Kind.LOOK_UP
+                    send.otherwise = outcome if ends else None if is_last else later
                     looked_up.append(send)
                     continue
                 if ends and message.settle(outcome, now):
