@@ -1436,7 +1436,7 @@ judge, claim = outcomes.judge, Turns.claim
 end_claim, retry = Message._end_claim, Selection.retry
 judge_one, give, routes_of = Sender.judge_one, Sends.give, Routes.of
 begin, tend = Sends.begin, Scheduler.tend
-beat, note_beat, promote = Heartbeat.beat, Pulse.note_beat, PausingScheduler.promote
+beat, promote = Heartbeat.beat, PausingScheduler.promote
 is_fresh = Pulse.is_fresh
 
 
@@ -1535,10 +1535,6 @@ def trust_any_judgement(pulse, sender, *moments):
     return is_fresh(pulse, sender)
 
 
-def beat_from_the_end(pulse, before):
-    note_beat(pulse, pulse.moment())
-
-
 def tend_at_first(scheduler):
     if scheduler.tend_at == 0:
         tend(scheduler)
@@ -1628,7 +1624,6 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "many are promoted without a beat": (False, PausingScheduler, "promote", do_all_chores),
     "a claim unheard while busy": (False, Sender, "take_back_unheard", lambda _: False),
     "the look before the connection": (False, Sends, "give", look_before_the_connection),
-    "a beat counts from its end": (False, Pulse, "note_beat", beat_from_the_end),
     "too fast ends no outage": (False, carrier_state, "changes_for_pause", leave_outage),
 }
 seeking = hypothesis_settings(often, max_examples=500, phases=[Phase.generate])
