@@ -237,7 +237,7 @@ def test_it_is_told_everywhere_alike(settings, at):
     assert 'carrier_median_seconds{carrier="eu"}' not in metrics.text
     assert 'text_messages_problems{kind="failing"} 1.0' in metrics.text
     page = signed_in(app, "Olga", role=Role.OPERATOR).read()
-    assert f"Texts of us: {taken}; {ended}" in page
+    assert f"us, {taken}; {ended}" in page
     assert f"Most texts of us fail or do not arrive; {ended}" in page
     assert "Fix the cause, then" in page
     strict = app.test_client().get("/healthz?strict")
