@@ -1,7 +1,6 @@
 """What each database says in its own words: both do the same."""
 
 import pytest
-from peewee import Select, ValuesList
 
 from databases import on_both
 from samples import TUESDAY_NOON
@@ -20,12 +19,6 @@ def test_an_array_has_a_row_for_each_value_as_it_is(type, values):
         f"SELECT value FROM {db.rows_of_array('each', type)}", (db.array(values),)
     )
     assert [value for (value,) in found.fetchall()] == values
-
-
-def test_rows_of_parameters_have_their_types_also_without_a_value():
-    rows = ValuesList([("a", None)], alias="rows")
-    text, number = db.typed(rows, "text", "integer")
-    assert list(Select([rows], [text, number + 1]).tuples().execute(db)) == [("a", None)]
 
 
 def test_rows_are_inserted_in_one_statement_that_returns_theirs():

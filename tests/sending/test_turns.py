@@ -13,9 +13,10 @@ import stored_messages
 from databases import on_both
 from fake_carrier import TOO_FAST
 from own_threads import begin
-from samples import ALWAYS_OPEN, NEW_YORK, SECOND, TUESDAY_NOON
+from samples import ALWAYS_OPEN, DAY, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from stored_messages import SENDER, again, key_named, statuses, store, store_many
+from texting.access.do_not_call import DoNotCall
 from texting.access.keys import ApiKey, Role
 from texting.carriers import CarrierError
 from texting.carriers.lanes import TESTERS
@@ -289,6 +290,41 @@ def test_what_is_new_is_seen_within_a_second_while_texts_are_under_way(
     turn(turned.seconds + 0.4, step=True)
     turn(turned.seconds + 0.6)
     assert len(given) == 2
+
+
+def test_what_rarely_changes_is_asked_once_a_second_while_texts_are_under_way(settings, carrier):
+    """One text stays under way, and one after the other is answered beside it."""
+    turned, futures, asked = TurnedClock(), [], []
+    carrier.keeps_ids = DAY
+
+    def submit(_, send):
+        futures.append(Future())
+        return futures[-1]
+
+    settings = settings._replace(send_concurrency=2, **ALWAYS_OPEN)
+    one = Scheduler(settings, carrier, Runtime(turned, submit))
+
+    def answer_one(seconds):
+        turned.seconds += seconds
+        futures[-1].set_result(None)
+        one.await_answers()
+        one.step_at = 0
+        one.round()
+
+    key = key_of("a")
+    numbers = store_many(8, key=key)
+    one.round()
+    db.query_hooks.append(lambda event: asked.append(event.sql))
+    for _ in range(3):
+        answer_one(0.05)
+    db.query_hooks.clear()
+    rare = "expire_after", "ask_at", 'SET "unanswered"', 'SELECT "t1"."name"'
+    assert len(futures) == 5
+    assert [sql for sql in asked for each in rare if each in sql] == []
+    ApiKey.update(check_dnc="always").execute()
+    DoNotCall.add(numbers, TUESDAY_NOON, "operator")
+    answer_one(1)
+    assert len(futures) == 5, "the new rule holds"
 
 
 @pytest.mark.slow

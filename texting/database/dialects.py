@@ -8,7 +8,7 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from peewee import Column, Expression, Field, Select, ValuesList, fn
+from peewee import Expression, Field, Select, fn
 
 from texting.database.errors import Refused
 
@@ -57,11 +57,6 @@ class SqliteDialect:
         """Return the SQL of a table of the values of an `array`, in its column `value`."""
         return f"(SELECT value FROM json_each({self.param})) AS {name}"
 
-    def rows_of_pairs(self, name: str) -> str:
-        """Return the SQL of a table of a JSON array of pairs: of a `lane` and a `key_id`."""
-        columns = "json_extract(value, '$[0]') AS lane, json_extract(value, '$[1]') AS key_id"
-        return f"(SELECT {columns} FROM json_each({self.param})) AS {name}"
-
     def few_of_each(self, rows: str, table: str, columns: str, first: str) -> str:
         """Return the SQL of some rows, each beside the `few` of a table that belong to it.
 
@@ -87,10 +82,6 @@ class SqliteDialect:
         Postgres' statistics may be of a time with hardly any rows. Going by them, it would read and
         sort all rows that are there by now for each one that is asked for.
         """
-
-    def typed(self, rows: ValuesList, *types: str) -> list[Column]:
-        """Return the columns of rows of parameters, which are of these types."""
-        return [getattr(rows.c, f"column{n}") for n, _ in enumerate(types, 1)]
 
     def contains(self, text: Field, word: str) -> Expression:
         """Return the condition that a text, with its ASCII letters in lower case, has a word.
@@ -144,11 +135,6 @@ class PostgresDialect:
     def array(self, values: Collection[Any]) -> Any:
         return [*values]
 
-    def rows_of_pairs(self, name: str) -> str:
-        columns = "value->>0 AS lane, CAST(value->>1 AS integer) AS key_id"
-        each = f"json_array_elements(CAST({self.param} AS json)) AS each(value)"
-        return f"(SELECT {columns} FROM {each}) AS {name}"
-
     def rows_of_array(self, name: str, type: str) -> str:
         return f"unnest(CAST({self.param} AS {type}[])) AS {name}(value)"
 
@@ -167,10 +153,6 @@ class PostgresDialect:
 
     def avoid_sorts(self) -> None:
         self.execute_sql("SET LOCAL enable_sort = off")
-
-    def typed(self, rows: ValuesList, *types: str) -> list[Column]:
-        """Name the types, which Postgres would guess."""
-        return [getattr(rows.c, f"column{n}").cast(type) for n, type in enumerate(types, 1)]
 
     def contains(self, text: Field, word: str) -> Expression:
         """Use a regular expression that is all literal, as strpos compares from each character."""

@@ -9,6 +9,7 @@ from datetime import datetime
 from peewee import IntegerField, UUIDField
 
 from texting.database import PAST, InstantField, Table
+from texting.database.statements import run
 
 
 class Heartbeat(Table):
@@ -24,8 +25,7 @@ class Heartbeat(Table):
 
         Within a transaction, nobody can declare it dead before that ends.
         """
-        beat = cls.update(beats=cls.beats + 1, beat_at=now).where(cls.sender == sender)
-        return beat.execute() == 1
+        return run("beat", sender=sender.hex, now=cls.beat_at.db_value(now)).rowcount == 1
 
     @classmethod
     def end(cls, sender: uuid.UUID, beats: int | None = None) -> bool:

@@ -36,6 +36,7 @@ from texting.database import (
     locked,
 )
 from texting.database.clock import SKEW
+from texting.database.statements import array, statement
 from texting.events.outbox import Event, EventAddress
 
 SEND_DATE_LASTS = timedelta(hours=1)
@@ -157,9 +158,24 @@ class Message(Table):
         """
         columns = (cls.to, cls.id, cls.status, cls.attempts, cls.parts, cls.last_error, cls.note)
         receiver = EventAddress.receiving(cls.key)  # no extra statement for keys without one
-        update = update.returning(*columns, cls.finished_at, cls.receipt_at, receiver)
+        return cls._tell(update.returning(*columns, cls.finished_at, cls.receipt_at, receiver))
+
+    @classmethod
+    def accept(cls, rows: Collection[dict[str, Any]], carrier: str, now: datetime) -> list[str]:
+        """Note that a carrier accepted locked messages, like `change`.
+
+        A row has an `id`, the `reference`, and how many `tries` it counts for. Return the numbers
+        of those that were not accepted before, None if redacted.
+        """
+        at = cls.finished_at.db_value(now)
+        sql, values = statement("accept", rows=array(rows), carrier=carrier, now=at)
+        return [number for _, number in cls._tell(cls.raw(sql, *values))]
+
+    @classmethod
+    def _tell(cls, change):
+        """Execute a change that returns what events tell, and write them."""
         with db.transaction():  # unlike atomic, without a savepoint in an outer one
-            changed = list(update.execute())
+            changed = list(change.execute())
             Event.write([each for each in changed if each.receiver and each.status in FINISHED])
         return [(each.status, each.to) for each in changed]
 

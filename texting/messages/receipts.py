@@ -11,15 +11,16 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from peewee import ValuesList, fn
+from peewee import fn
 
 from texting.carriers import Receipt, Shown
 from texting.database import db, lock_texts
+from texting.database.statements import array, run
 from texting.messages import receipts_by_number as by_number
-from texting.messages.attempts import DIED, Attempt, Result
+from texting.messages.attempts import DIED, Attempt, Result, copies_of
 from texting.messages.doubts import recount
 from texting.messages.early_receipts import RECEIPTS_KEPT, EarlyReceipt
-from texting.messages.model import TAKEN, Message, Status, has_status
+from texting.messages.model import Message, Status, has_status
 
 log = logging.getLogger("receipts")
 
@@ -55,30 +56,37 @@ def record_accepted(
     said = {id: Attempt.reference.db_value(each or None) for id, each in references.items()}
     with db.atomic():
         lock_texts({each for each in said.values() if each} | {*map(str, said)})
-        known = _known(said, carrier)
+        _lock(said)
+        copies = copies_of(said)
+        known = {
+            copy.message_id
+            for copy in copies
+            if copy.reference and copy.reference == said[copy.message_id]
+            if copy.carrier == carrier and copy.status != Status.SENDING
+        }
         if only_open:
             known |= _of_others(said, carrier)
         new = {id: each for id, each in said.items() if id not in known}
-        _lock(said)
-        recipients = _take(new, now, carrier, claims or {}, only_open) if new else []
+        open = _open_copies(copies, carrier, claims or {})
+        recipients = _take(new, open, now, carrier, only_open)
         # A receipt that names only the number may have given it to an older copy
-        if given := {id: said[id] for id in known if id in (claims or {})}:
-            _end(Attempt.open_copies(given, carrier, claims), given, now)
+        _end({id: open[id] for id in known & open.keys() if id in (claims or {})}, said, now)
         _apply_early(said, {*recipients} - {None}, carrier, now)
     return len(recipients)
 
 
-def _known(references, carrier):
-    """Return the messages whose references were recorded before."""
-    own = Attempt.message.in_([*references]) & (Attempt.carrier == carrier)
-    copies = Attempt.select(Attempt.message, Attempt.reference).join(Message)
-    # Filtered here: in SQL, a plan might read the index of all references
-    recorded = {
-        (copy.message_id, copy.reference)
-        for copy in copies.where(own, ~has_status(Status.SENDING))
-        if copy.reference
-    }
-    return {id for id, reference in references.items() if (id, reference) in recorded}
+def _open_copies(copies, carrier, claims):
+    """Return, by message id, those of these copies to which an acceptance may refer.
+
+    `claims` has their claim numbers; without one it is a message's first open copy.
+    """
+    found = {}
+    for copy in copies:
+        claim = claims.get(copy.message_id)
+        is_meant = copy.carrier == carrier if claim is None else copy.claim_number == claim
+        if copy.is_open and is_meant:
+            found.setdefault(copy.message_id, copy)
+    return found
 
 
 def _of_others(references, carrier):
@@ -91,38 +99,29 @@ def _of_others(references, carrier):
 
 def _lock(ids):
     """Lock messages, so that their copies do not change."""
-    these = Message.select(Message.id).where(Message.id.in_([*ids]))
-    db.lock_rows(these.order_by(Message.id)).execute()
+    run("lock_messages", ids=array(ids))
 
 
-def _take(references, now, carrier, claims, only_open=False):
+def _take(references, open, now, carrier, only_open=False):
     """Record that it accepted locked messages; return their phone numbers, None if redacted.
 
-    An attempt that was counted when its answer was lost does not count again.
+    `open` has their open copies. An attempt that was counted when its answer was lost does not
+    count again.
     """
-    copies = Attempt.open_copies(references, carrier, claims)
     if only_open:
-        references = {id: each for id, each in references.items() if id in copies}
-        if not references:
-            return []
+        references = {id: each for id, each in references.items() if id in open}
+    if not references:
+        return []
+    copies = {id: open[id] for id in references if id in open}
     in_doubt = (id for id, each in copies.items() if each.result == Result.UNCLEAR)
     counted = {id for id in in_doubt if copies[id].words != DIED}
-    rows = [(Message.id.db_value(id), each, id not in counted) for id, each in references.items()]
-    taken = ValuesList(rows, alias="taken")
-    id, reference, tries = db.typed(taken, "uuid", "text", "integer")
-    accept = Message.update(
-        carrier=carrier,
-        status=Status.SENT,
-        finished_at=now,
-        last_error=None,
-        last_error_at=None,
-        attempts=Message.attempts + tries,
-        carrier_reference=reference,
-    )
-    accept = accept.from_(taken).where(Message.id == id, Message.status.not_in(TAKEN))
-    changed = Message.change(accept)
+    rows = [
+        {"id": id, "reference": each, "tries": int(id not in counted)}
+        for id, each in references.items()
+    ]
+    recipients = Message.accept(rows, carrier, now)
     _end(copies, references, now)
-    return [phone for _, phone in changed]
+    return recipients
 
 
 def _end(copies, references, now):
@@ -268,6 +267,10 @@ def forget_unmatched(now: datetime) -> int:
 def _apply_early(references, phones, carrier, now):
     """Apply a carrier's receipts that came before these acceptances, or name these phones."""
     names = [f"{carrier} {each}" for each in references.values() if each]
+    about = {"references": names, "ids": references, "phones": phones}
+    about = {name: array(values) for name, values in about.items()}
+    if not run("has_early_receipts", carrier=carrier, **about).fetchone():
+        return
     meant = EarlyReceipt.reference.in_(names) | EarlyReceipt.message_id.in_([*references])
     own = EarlyReceipt.carrier == carrier
     _apply_kept(EarlyReceipt.select().where(meant, own), now)
@@ -307,7 +310,8 @@ def _apply_to(copy, said, at, carrier, now):
     id = copy.message_id
     if copy.result in (None, Result.UNCLEAR):  # the receipt also shows that it was accepted
         _lock([id])
-        _take({id: said.reference}, now, carrier, {id: copy.claim_number}, only_open=True)
+        open = _open_copies(copies_of([id]), carrier, {id: copy.claim_number})
+        _take({id: said.reference}, open, now, carrier, only_open=True)
         copy.reference = said.reference
     status = Status.DELIVERED if said.delivered else Status.UNDELIVERED
     counts = copy.is_current() if said.delivered else copy.is_latest_taken()

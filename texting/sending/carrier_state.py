@@ -27,6 +27,7 @@ from peewee import (
 
 from texting.database import EPOCH, PAST, CarrierTextField, InstantField, Table, db
 from texting.database.clock import SKEW
+from texting.database.statements import statement
 from texting.messages.heartbeat import Heartbeat
 
 MICROSECOND = timedelta(microseconds=1)
@@ -276,8 +277,9 @@ class CarrierState(Table):
 
 
 def state_of(name: str) -> CarrierState:
-    """Return the state of a carrier; in plain SQL, since idle schedulers read it every second."""
-    return CarrierState.raw(f"SELECT * FROM carrier_state WHERE name = {db.param}", name).get()
+    """Return the state of a carrier."""
+    sql, values = statement("carrier_state", name=name)
+    return CarrierState.raw(sql, *values).get()
 
 
 def known_to_others(names: Collection[str], now: datetime) -> set[str]:

@@ -4,7 +4,6 @@ Each step of a claim is an index lookup for a key in a lane, so keys without tex
 carriers in trouble, are never read.
 """
 
-import json
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection
 from datetime import datetime
@@ -14,74 +13,14 @@ from random import sample
 from typing import NamedTuple
 from uuid import UUID
 
-from texting.access.keys import ApiKey, ids_of
+from texting.access.keys import ids_of
 from texting.carriers.lanes import Lane, Routes, is_of_answers
 from texting.database import db
+from texting.database.statements import array, run, statement
 from texting.messages.model import IS_SENDABLE, Message, Status
-
-SENDABLE = "status IN ('queued') AND approved"
-"""The condition that a message may be sent, word for word as in its index."""
 
 AT_ONCE = 100
 """How many pairs of lane and key one statement looks up, or more if more are claimed."""
-
-NEXT = f"""
-SELECT (SELECT lane FROM message WHERE lane > value AND {SENDABLE} ORDER BY lane LIMIT 1)
-FROM {{before}}
-"""
-"""For each of some lanes, find the next one in the alphabet with messages to be sent."""
-
-KEYS = f"""
-SELECT id, urgent FROM api_key WHERE paused_at IS NULL AND (
-    SELECT 1 FROM message {{by_key}} WHERE key_id = api_key.id AND {SENDABLE}
-    ORDER BY key_id, send_at, id LIMIT 1
-) IS NOT NULL
-"""
-"""Find the keys that have messages to be sent, in any lane."""
-
-IS_OF_PAIR = """(lane, key_id) >= (pair.lane, pair.key_id)
-    AND (lane, key_id) <= (pair.lane, pair.key_id)"""
-"""The condition that a message is of a key in a lane.
-
-With plain equations, Postgres may use another index, and read all that the key has elsewhere.
-"""
-
-WITH_TEXTS = f"""
-SELECT lane, key_id FROM {{pairs}} WHERE (
-    SELECT 1 FROM message {{by_lane}}
-    WHERE {IS_OF_PAIR} AND {SENDABLE} ORDER BY lane, key_id, send_at, id LIMIT 1
-) IS NOT NULL
-"""
-"""Find which of these pairs of lane and key have messages to be sent."""
-
-THE_FIRST = f"""
-    message {{by_lane}} WHERE {IS_OF_PAIR} AND {SENDABLE}
-    ORDER BY lane, key_id, send_at, id LIMIT ? {{lock}}
-"""
-"""Find some messages of a key in a lane, longest due first."""
-
-CLAIM = """
-UPDATE message SET status = 'sending', claim_number = claim_number + 1
-WHERE id {are_first} RETURNING *
-"""
-"""Claim messages."""
-
-OF_EACH_KEY = """
-SELECT {columns} FROM (
-    SELECT few.id, few.key_id, few.send_at,
-        ROW_NUMBER() OVER (PARTITION BY few.key_id ORDER BY few.send_at, few.id) AS place
-    FROM {few}
-) AS placed WHERE place <= ?
-"""
-"""Find some messages of each key over all its lanes, longest due first."""
-
-
-READY = """
-SELECT CASE WHEN few.approved_at > few.send_at THEN few.approved_at ELSE few.send_at END,
-    pair.lane, pair.key_id
-FROM {few}
-"""
-"""Find since when the first messages of keys in lanes could have been sent."""
 
 
 class Found(NamedTuple):
@@ -98,8 +37,7 @@ def lanes(known: Collection[str] = ()) -> list[str]:
     with db.reading():
         db.avoid_sorts()
         while begin:
-            sql = NEXT.format(before=db.rows_of_array("before", "text"))
-            after = {lane for (lane,) in _sql(sql, db.array(begin)).fetchall()}
+            after = {lane for (lane,) in run("lanes_after", lanes=array(begin)).fetchall()}
             begin = after - found - begin - {None}
             found |= after - {None}
     return sorted(found)
@@ -110,13 +48,10 @@ def ready() -> list[tuple[datetime, str, int]]:
 
     Those of paused keys are left out.
     """
-    first = THE_FIRST.format(by_lane=db.by_index("message_lane"), lock="")
-    columns = "id, lane, key_id, send_at, approved_at"
-    few = db.few_of_each(db.rows_of_pairs("pair"), "message", columns, first)
-    pairs = json.dumps([*product(lanes(), _keys_with_texts())])
+    pairs = array(product(lanes(), _keys_with_texts()))
     with db.reading():
         db.avoid_sorts()
-        found = _sql(READY.format(few=few), pairs, 1).fetchall()
+        found = run("ready_since", pairs=pairs).fetchall()
     return [(Message.send_at.python_value(at), *way) for at, *way in found]
 
 
@@ -166,11 +101,10 @@ class Turns:
         if not self.lanes:
             return []
         db.avoid_sorts()
-        paused = {key.id for key in ApiKey.paused()}
         answers = [lane for lane in self.lanes if is_of_answers(Lane.read(lane))]
-        kinds = [(self.keys.keys() - paused, self.lanes)]
+        kinds = [(self.keys.keys(), self.lanes)]
         if not is_probe:
-            kinds[:0] = (kinds[0][0], answers), (self.urgent - paused, self.lanes)
+            kinds[:0] = (kinds[0][0], answers), (self.urgent, self.lanes)
         claimed, may_take = [], cache(may_take)
         for keys, lanes in kinds:
             while room := limit - len(claimed):
@@ -213,8 +147,8 @@ class Turns:
         """Find the lanes in which these keys have texts, for `count` keys or AT_ONCE pairs."""
         few = keys[: max(count, AT_ONCE // len(self.lanes))]
         self.keys.update((key, set()) for key in few)
-        sql = WITH_TEXTS.format(pairs=db.rows_of_pairs("pair"), by_lane=db.by_index("message_lane"))
-        for lane, key in _sql(sql, json.dumps([*product(self.lanes, few)])).fetchall():
+        pairs = array(product(self.lanes, few))
+        for lane, key in run("pairs_with_texts", pairs=pairs).fetchall():
             self.keys[key].add(lane)
 
     def _note(self, pairs, taken, share):
@@ -229,12 +163,12 @@ def _keys_with_texts():
     """Return the keys that have texts to be sent, and whether they are urgent."""
     with db.reading():
         db.avoid_sorts()
-        return dict(_sql(KEYS.format(by_key=db.by_index("message_sendable_key"))).fetchall())
+        return dict(run("keys_with_texts").fetchall())
 
 
 def _claim(pairs, share):
-    sql = CLAIM.format(are_first=db.among(_of_each_key("id"))).replace("?", db.param)
-    return [*Message.raw(sql, json.dumps(pairs), share, share)]
+    sql, values = statement("claim", pairs=array(pairs), share=share)
+    return [*Message.raw(sql, *values)]
 
 
 def claim_these(ids: Collection[UUID]) -> list[Message]:
@@ -245,16 +179,5 @@ def claim_these(ids: Collection[UUID]) -> list[Message]:
 
 
 def _find(pairs, share):
-    found = _sql(_of_each_key("id, key_id, send_at"), json.dumps(pairs), share, share).fetchall()
+    found = run("claimable", pairs=array(pairs), share=share).fetchall()
     return [Found(Message.id.python_value(id), *more) for id, *more in found]
-
-
-def _of_each_key(columns):
-    """Return the SQL of these columns of OF_EACH_KEY."""
-    first = THE_FIRST.format(by_lane=db.by_index("message_lane"), lock=db.lock_unlocked)
-    few = db.few_of_each(db.rows_of_pairs("pair"), "message", "id, key_id, send_at", first)
-    return OF_EACH_KEY.format(few=few, columns=columns)
-
-
-def _sql(sql, *parameters):
-    return db.execute_sql(sql.replace("?", db.param), parameters)

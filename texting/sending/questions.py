@@ -20,6 +20,7 @@ from texting.messages.model import SET_ASIDE, WAITING, Message, Status
 from texting.sending import outcomes
 from texting.sending.outcomes import Outcome
 from texting.sending.recorder import Recorder
+from texting.sending.runtime import LOOK_EVERY
 from texting.sending.sends import Answer, Kind, NotSent, Send
 
 CLOCKS_DIFFER = timedelta(days=1)  # at most, a carrier's and this machine's
@@ -33,17 +34,21 @@ class Questions:
     def __init__(self, sender: Any):
         self.sender, self.carrier, self.name = sender, sender.carrier, sender.name
         self.clock = sender.clock
+        self.look_at = 0  # if none was due: when to look again, by the monotonic clock
 
     def ask(self, room: int) -> list[Send]:
         """Return some messages in doubt to ask the carrier about now.
 
         If a kept receipt shows that the carrier has a message, no question is needed.
         """
-        if not self.carrier.settles_doubts:
+        monotonic = self.clock.monotonic()
+        is_look_due = monotonic >= self.look_at or not self.sender.sends.under_way
+        if not (self.carrier.settles_doubts and is_look_due):
             return []
         now, questions = self.clock.now(), []
         due = {attempt.message_id for attempt in doubts.to_ask(self.name, now, room)}
         if not due:
+            self.look_at = monotonic + LOOK_EVERY
             return []
         messages = [*Message.select().where(Message.id.in_([*due])).order_by(Message.id)]
         with db.atomic():

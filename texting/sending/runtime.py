@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from texting.database import clock
 
 TICK = 0.2  # seconds, since a signal does not end a sleep
+LOOK_EVERY = 1  # seconds for which, while texts are under way, what changes rarely is not read anew
 
 
 class Clock:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from itertools import chain
 
 from texting.access import do_not_call
@@ -36,12 +37,10 @@ from texting.sending.questions import QuestionRecorder, Questions
 from texting.sending.rate import Rate
 from texting.sending.recorder import take_back
 from texting.sending.reports import ReportRecorder
-from texting.sending.runtime import TICK, Ended, Runtime, Stop
+from texting.sending.runtime import LOOK_EVERY, TICK, Ended, Runtime, Stop
 from texting.sending.sends import Kind, Send, Sends
 from texting.sending.watch import CarrierWatch
 from texting.settings import Settings
-
-LOOK_EVERY = 1  # seconds for which, while texts are under way, keys and lanes are not read anew
 
 log = logging.getLogger("scheduler")
 
@@ -83,7 +82,11 @@ class Sender:
         self.reports = ReportRecorder(carrier, ReplyRules.of(settings, self.name), self.watch)
         self.questions = Questions(self)
         self.turns, self.unable = Turns(routes), shared.unable
-        self.look_at = 0  # when to read keys and lanes again at the latest, by the monotonic clock
+        # When to read keys, lanes and carriers in trouble again, by the monotonic clock
+        self.look_at = 0
+        self.rules = {}  # of keys, by id, as read since then
+        self.terms_of = lru_cache(self.terms.of_key)  # by the rules of a key
+        self.trouble, self.paused = set(), set()  # carriers; the latter still pause
         self.key_names = {}  # by id
         self.resumes_at = math.inf  # when a pause ends, by the monotonic clock, if that is known
 
@@ -243,9 +246,12 @@ class Sender:
         Do not probe with a text that is in doubt, unless no other carrier can take it. Other texts
         are left to a carrier whose pause is over, if it can take one.
         """
-        routes, now = self.routes, self.clock.now()
-        trouble = CarrierState.in_trouble(routes.names) if routes.are_several else set()
-        paused = trouble & (CarrierState.in_trouble(routes.names, now) | self.unable)
+        routes = self.routes
+        is_look_due = self.clock.monotonic() >= self.look_at or not self.sends.under_way
+        if is_look_due and routes.are_several:
+            self.trouble = CarrierState.in_trouble(routes.names)
+            self.paused = CarrierState.in_trouble(routes.names, self.clock.now())
+        trouble, paused = self.trouble, self.trouble & (self.paused | self.unable)
 
         def may_take(lane, key):
             return routes.may_take(self.name, lane, key, trouble if lane.doubts else paused)
@@ -256,8 +262,9 @@ class Sender:
         def has_no_other(lane, key):
             return may_take(lane, key) and trouble.issuperset(routes.order(lane, key))
 
-        if self.clock.monotonic() >= self.look_at or not self.sends.under_way:
+        if is_look_due:
             self.turns.look(may_take)
+            self.rules.clear()
             self.look_at = self.clock.monotonic() + LOOK_EVERY
         if not self.turns.lanes:
             return []
@@ -268,10 +275,10 @@ class Sender:
     ) -> tuple[list[Send], list[tuple[Send, Outcome]]]:
         """Return the messages that may be sent, and the others with their outcomes.
 
-        The rules of their keys, and where their recipients live, are read at this moment.
+        The rules of their keys are a second old at most; where their recipients live is read now.
         """
         ready, moves = [], []
-        rules = rules_of({send.message.key_id for send in sends})
+        self.rules |= rules_of({send.message.key_id for send in sends} - self.rules.keys())
         numbers = {send.message.to for send in sends}
         opted_out, homes = do_not_call.listed(numbers), residences(numbers)
         equals = self.open_texts(sends)
@@ -281,8 +288,8 @@ class Sender:
             if message.in_doubt and message.id in receipts.look_again(message.to, now):
                 moves.append((send, Outcome(Status.SENT)))
                 continue
-            about = rules[message.key_id], homes.get(message.to), opted_out.get(message.to)
-            outcome = self.judge_one(send, *about, now, text in equals)
+            about = homes.get(message.to), opted_out.get(message.to), now, text in equals
+            outcome = self.judge_one(send, self.rules[message.key_id], *about)
             if outcome is None:
                 ready.append(send)
                 if self.carrier.can_be_asked:
@@ -310,7 +317,7 @@ class Sender:
         """Judge a message; set aside one that cannot be judged, so that it delays no other."""
         message = send.message
         try:
-            send.terms = self.terms.of_key(own, home)
+            send.terms = self.terms_of(own, home)
             is_again = send.kind is Kind.AGAIN
             outcome = outcomes.judge(message, send.terms, opted_out, now, has_equal, is_again)
             if outcome is None and not is_again:

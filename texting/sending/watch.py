@@ -35,7 +35,6 @@ class CarrierWatch:
         self.serves = False  # whether that succeeded
         self.rate_pause = 0  # seconds until SEND_RATE allows more
         self.short_pause = 0  # seconds left of a short pause that the carrier asked for
-        self.is_heard = False  # whether its latest answer was its own
 
     def permission(self, under_way: bool) -> tuple[Permission, float]:
         """Return who may send now, and the seconds until that may change.
@@ -158,7 +157,6 @@ class CarrierWatch:
 
     def note_answers(self, answers: list[Answer]) -> None:
         """Update the carrier's shared state from these answers."""
-        self.is_heard = False
         for send, error, _ in answers:
             if not isinstance(error, NotSent):
                 self.note_answer(send, error)
@@ -172,13 +170,12 @@ class CarrierWatch:
         question about a doubt can only end an outage, and only one that began without a text.
         """
         if error:
-            self.is_heard &= not error.silent
             self.note_error(error, send.probe, by_text=send.gives)
         if error and (error.silent or error.in_doubt) and not error.too_fast:
             return
-        if not self.is_heard:
+        if self.state.unanswered:  # as this step or the one before has read, or counted
             CarrierState.reset_unanswered(self.name)
-            self.is_heard = True
+            self.state.unanswered = 0
         if send.is_probe and not (error and (error.too_fast or error.account)):
             accepted_at = None if error or send.asking else self.clock.now()
             is_question = not send.gives
@@ -199,6 +196,8 @@ class CarrierWatch:
         Return whether it is. The error answered a text, or a question.
         """
         name = self.name
+        if error.silent:
+            self.state.unanswered += 1
         if error.account:
             cause = {"trouble": str(error)}
         elif error.too_fast:

@@ -1,0 +1,56 @@
+"""Statements with names: what runs for each text, or in each round of a scheduler.
+
+`sqlite.sql` and `postgres.sql` have the same ones. Several values or rows are one JSON parameter,
+so no statement is written anew for each number of rows. All others are peewee's.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from texting.database.connections import db
+
+PARAMETER = r":(\w+)"
+
+
+class Statement(NamedTuple):
+    """A statement, with what it does in one sentence."""
+
+    sentence: str
+    sql: str  # as its driver takes it
+    parameters: tuple[str, ...]  # their names, in order
+
+
+def read(product: str, mark: str) -> dict[str, Statement]:
+    """Read the statements for a database, by name; `mark` stands for a parameter."""
+    text = (Path(__file__).parent / f"{product.lower()}.sql").read_text()
+    found = re.findall(r"^-- (\w+): (.+)\n((?:.+\n)+)", text, re.MULTILINE)
+    return {
+        name: Statement(sentence, re.sub(PARAMETER, mark, sql), tuple(re.findall(PARAMETER, sql)))
+        for name, sentence, sql in found
+    }
+
+
+STATEMENTS = {"SQLite": read("SQLite", "?"), "Postgres": read("Postgres", "%s")}
+
+
+def statement(name: str, /, **values: Any) -> tuple[str, list[Any]]:
+    """Return the SQL of a statement of this database, and its parameters in order."""
+    found = STATEMENTS[db.product][name]
+    return found.sql, [values[each] for each in found.parameters]
+
+
+def run(name: str, /, **values: Any) -> Any:
+    """Run a statement; return the cursor."""
+    return db.execute_sql(*statement(name, **values))
+
+
+def array(values: Iterable[Any]) -> str:
+    """Return values, such as ids, as one parameter."""
+    return json.dumps([*values], default=_hex)
+
+
+def _hex(id):
+    return id.hex
