@@ -437,8 +437,6 @@ def test_a_reply_without_an_id_of_its_own_has_that_of_its_message():
         *("", "no JSON", "[" * 20_000, "[]", "7", "null", {}, {"eventType": None}),
         {"eventType": ["TEXT_DELIVERED"], "messageId": REFERENCE},
         {"eventType": "TEXT_DELIVERED", "messageId": 7},
-        {"eventType": "TEXT_QUEUED", "messageId": REFERENCE, "context": [MESSAGE_ID]},
-        {"eventType": "TEXT_QUEUED", "messageId": REFERENCE, "context": {"m": 7}},
         {"messageBody": 7, "originationNumber": NUMBER},
         {"messageBody": "STOP", "originationNumber": None},
     ],
@@ -446,6 +444,12 @@ def test_a_reply_without_an_id_of_its_own_has_that_of_its_message():
 )
 def test_a_genuine_message_of_another_shape_says_nothing(message):
     assert connected("aws").callback(sign(message)) == []
+
+
+@pytest.mark.parametrize("context", [[MESSAGE_ID], {"m": 7}, None])
+def test_an_event_that_does_not_name_the_message_shows_its_reference(context):
+    event = {"eventType": "TEXT_QUEUED", "messageId": REFERENCE, "context": context}
+    assert connected("aws").callback(sign(event)) == [Shown(REFERENCE)]
 
 
 def test_what_verifies_signatures_is_loaded_late():

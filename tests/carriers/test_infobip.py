@@ -234,7 +234,7 @@ def test_each_result_of_a_callback_counts_at_either_address(kind):
 
 
 def test_a_report_on_a_text_given_again_does_not_say_that_it_did_not_arrive():
-    assert connected("infobip").callback(HOW.report("23")) == []
+    assert connected("infobip").callback(HOW.report("23")) == [Shown(REFERENCE)]
 
 
 @pytest.mark.parametrize(

@@ -302,7 +302,8 @@ def test_the_rule_that_decided_is_named_and_windows_that_meet_are_one(
     assert found["quiet_hours"] == f"{window} local time"
     told = flask_with(**PLACES | FREE_SUNDAYS)("hours", LOUISIANA, "--at", when).stdout
     assert told.splitlines()[-1].endswith(f"): {rule}.")
-    assert f"): {window} local time; " in told
+    in_words = window.replace(" - ", " \N{EN DASH} ")
+    assert f"): {in_words} local time; " in told
 
 
 def test_where_it_is_always_quiet_the_window_of_the_day_is_named(hours):

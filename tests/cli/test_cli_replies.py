@@ -16,7 +16,7 @@ from texting.replies.model import Reply
 
 pytestmark = pytest.mark.usefixtures("noon", "database_url")
 
-RULES = ReplyRules("twilio", "asked", None, None)
+RULES = ReplyRules("fake", "asked", None, None)
 
 
 def hear(text, number=NEW_YORK, now=TUESDAY_NOON, **fields):
@@ -38,7 +38,7 @@ def test_a_reply_is_listed_with_all_that_there_is_to_know(listed):
             "at": "2026-03-03T16:30:00.000Z",
             "to": NEW_YORK,
             "text": "Yes 🎉\n",
-            "carrier": "twilio",
+            "carrier": "fake",
             "message_id": str(message.id),
             "opted_out": False,
             "may_be_no": False,

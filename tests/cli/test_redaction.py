@@ -122,7 +122,7 @@ KEPT_ON_PURPOSE = {
 }
 NO_NUMBER_AND_NO_TEXT = {
     "api_key": {"name", "group", "role", "digest", "old_digest", "limits", "hours"}
-    | {"quiet_hours", "check_dnc", "countries", "expire_after"},
+    | {"quiet_hours", "check_dnc", "countries", "expire_after", "recipient_limit"},
     "attempt": {"carrier", "result", "reference", "words", "receipt"},
     "audit": {"who", "what", "key_name", "details"},
     "carrier_state": {"name", "trouble", "logged", "stand_ins"},
@@ -140,7 +140,9 @@ NO_NUMBER_AND_NO_TEXT = {
     "outgoing_notice": {"subject", "title", "text", "kind"},
     "public_address": {"url"},
     "reply": {"carrier", "read_by", "part_reference"},
+    "setting_in_force": {"name", "value"},
     "sign_in": {"id", "digest"},
+    "wrong_clock": {"who", "against"},
 }
 
 
@@ -159,7 +161,7 @@ def written_to(number):
     ended(to=number, request_digest=guess, response=answer, idempotency_key=f"for-{number}")
     ended(to=number, status=Status.CANCELLED, cancelled_by="Ann", note="a note to tell why")
     EventAddress.set(key_named("app"), "http://127.0.0.1:9/", TUESDAY_NOON)
-    store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON)
+    store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON, carrier=RULES.carrier)
     receipts.record_receipts([Receipt("R1", True, None, number)], TUESDAY_NOON, FAKE)
     said = [IncomingText(number, "START", None), IncomingText(number, "a whole reply", None)]
     parts = [("a first part, ", 1), ("a second part", 2)]

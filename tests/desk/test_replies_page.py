@@ -17,7 +17,7 @@ from texting.replies.inbound import ReplyRules
 from texting.replies.model import Reply
 
 PAGE = "/desk/replies"
-RULES = ReplyRules("twilio", "asked", None, None)
+RULES = ReplyRules("fake", "asked", None, None)
 
 
 def sent(

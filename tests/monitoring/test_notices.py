@@ -742,7 +742,7 @@ def test_a_scheduler_names_no_key_that_is_revoked(look):
 
 def hear(text, now, number=NEW_YORK):
     inbound.record(
-        [IncomingText(number, text)], now, inbound.ReplyRules("twilio", "asked", None, None)
+        [IncomingText(number, text)], now, inbound.ReplyRules("fake", "asked", None, None)
     )
 
 

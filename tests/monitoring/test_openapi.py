@@ -219,7 +219,7 @@ def test_the_event_of_a_reply_has_the_described_fields_in_their_order(database_u
     store(status="sent", finished_at=TUESDAY_NOON)
     EventAddress.set(ApiKey.named("app"), "http://127.0.0.1/", TUESDAY_NOON)
     inbound.record(
-        [IncomingText(NEW_YORK, "Yes")], TUESDAY_NOON, ReplyRules("x", "asked", None, None)
+        [IncomingText(NEW_YORK, "Yes")], TUESDAY_NOON, ReplyRules("fake", "asked", None, None)
     )
     event = json.loads(outbox.Event.get().body)
     check_event(event, "ReplyEvent")

@@ -100,7 +100,8 @@ def test_a_single_pass_hears_what_an_smsc_says(schedule, talkative):
 
 def test_a_single_pass_that_sends_nothing_hears_what_an_smsc_has_kept(schedule, talkative):
     for n in range(3):
-        store(status=Status.SENT, carrier_reference=f"id-{n}", finished_at=clock.now())
+        sent = {"carrier": "smpp", "carrier_reference": f"id-{n}", "finished_at": clock.now()}
+        store(status=Status.SENT, **sent)
     receipts = [delivery(b"id:id-%d stat:DELIVRD" % n, esm_class=4) for n in range(3)]
     talkative.kept = [*receipts, delivery(b"STOP")]
     assert schedule(CARRIER_URL=talkative.url).wait() == 0

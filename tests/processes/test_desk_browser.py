@@ -464,7 +464,7 @@ def hear(text, number, minutes=0):
     reminder = "Reminder: your appointment is on Friday at 9:40 a.m. Reply YES to confirm."
     at = {"created_at": now - timedelta(hours=1), "finished_at": now - timedelta(hours=1)}
     held(Status.DELIVERED, key=key, to=number, message=reminder, available_to_group=True, **at)
-    inbound.record([IncomingText(number, text)], now, ReplyRules("twilio", "asked", None, None))
+    inbound.record([IncomingText(number, text)], now, ReplyRules("fake", "asked", None, None))
 
 
 def twenty_replies():

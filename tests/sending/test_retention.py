@@ -161,7 +161,7 @@ def test_what_ended_by_a_receipt_that_was_kept_is_forgotten_though_that_came_lon
 
 def test_with_its_replies_a_number_that_was_never_listed_is_forgotten_whole(run_pass):
     """That it said START last is kept beside them; not its number for ever."""
-    rules = inbound.ReplyRules("twilio", "asked", None, None)
+    rules = inbound.ReplyRules("fake", "asked", None, None)
     said = (NEW_YORK, "START", KEPT + MILLISECOND), (LONDON, "START", KEPT + DAY)
     said += (LONDON, "START", KEPT), (NEIGHBOUR, "STOP", KEPT + DAY)
     for number, word, age in said:
