@@ -207,7 +207,7 @@ def test_what_comes_while_a_long_list_is_read_is_read_next(
 
 def test_that_there_are_too_many_is_told(many, listen, monkeypatch, caplog):
     with monkeypatch.context() as patch:
-        patch.setattr("texting.sending.recorder.MOST_PARTS", 2)
+        patch.setattr("texting.sending.reports.MOST_PARTS", 2)
         listen(BACK)
     assert len(texts()) == 8
     assert "too many, and the oldest are not read" in caplog.text
