@@ -54,6 +54,7 @@ SHOWN = {
     *("api_key.created_at", "api_key.revoked_at", "api_key.last_used_at", "api_key.paused_at"),
     *("do_not_call.added_at", "opt_out.added_at", "do_not_call_history.at"),
     *("do_not_call_history.said_at", "key_country.first_at", "key_country.told_at"),
+    "known_place.imported_at",
 }
 """Instants that are only shown, or say since when a person has wanted something."""
 
@@ -77,6 +78,7 @@ LONGEST = {
     "outgoing_notice.next_try_at": 5 * MINUTE,
     "retention.next_at": MINUTE,
     "reply.due_at": 5 * MINUTE,
+    "wrong_clock.until": DAY,  # STALLED_AFTER at most
 }
 """How far ahead a scheduler puts instants; all others say when something has happened."""
 

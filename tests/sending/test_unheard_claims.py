@@ -21,6 +21,7 @@ from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Status
 from texting.sending.carrier_state import CarrierState
 from texting.sending.runtime import Clock, Runtime
+from texting.sending.sends import Kind
 
 pytestmark = on_both
 
@@ -135,7 +136,7 @@ def test_a_question_that_is_claimed_unheard_is_put_at_once(
     if is_busy:
         store(to=NEIGHBOUR, message="Another")
         askable.answers[NEIGHBOUR] = busy_until(lambda: askable.asked)
-    asks = Unheard(one.senders[0], "ask", monkeypatch)
+    asks = Unheard(one.senders[0].questions, "ask", monkeypatch)
     asks.has_come_to_anything = lambda result: bool(result)
     sender, ask = one.senders[0], asks.action
     if is_busy:  # once the other text is under way
@@ -160,7 +161,7 @@ def test_a_question_in_hand_stays_there_while_another_is_taken_back(scheduler, a
     for each in (asked, unheard):
         assert doubts.take(each.id, FAKE, me, TUESDAY_NOON)
     question = sender.send_of(asked)
-    question.since = TUESDAY_NOON
+    question.kind, question.since = Kind.FIND, TUESDAY_NOON
     sender.sends.under_way[Future()] = question
     sender.take_back_unheard()
     held = Attempt.select(Attempt.message, Attempt.sender).tuples()
@@ -223,7 +224,7 @@ def test_a_scheduler_that_ends_leaves_what_it_did_not_hear_of_to_others(
     store(in_doubt=1, in_doubt_with="fake")
     CarrierState.create(name="fake", retry_at=TUESDAY_NOON - HOUR, paused_at=TUESDAY_NOON - HOUR)
     one, other = scheduler(askable), scheduler(askable)
-    Unheard(one.senders[0], "ask", monkeypatch)
+    Unheard(one.senders[0].questions, "ask", monkeypatch)
     with pytest.raises(database.ERRORS):
         one.run_pass()
     other.run_pass()
