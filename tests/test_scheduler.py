@@ -494,7 +494,7 @@ def test_a_zone_whose_rules_changed_since_is_judged_by_todays_rules(run_pass, ca
     message = store(status=Status.SCHEDULED, send_at=WEDNESDAY_OPENING)
     find = recipients.find
     moved = Clocks("US", (ZoneInfo("America/Chicago"),))  # the law now has New York an hour later
-    monkeypatch.setattr(recipients, "find", lambda to: find(to)._replace(clocks=moved))
+    monkeypatch.setattr(recipients, "find", lambda *to: find(*to)._replace(clocks=moved))
     assert +run_pass(WEDNESDAY_OPENING) == Counter({"promoted": 1, "rescheduled": 1})
     assert again(message).send_at == WEDNESDAY_OPENING + HOUR
     run_pass(WEDNESDAY_OPENING + HOUR)

@@ -26,7 +26,6 @@ from texting.replies.inbound import ReplyRules
 from texting.replies.model import Reply
 from texting.sending import outcomes
 from texting.sending.outcomes import Outcome
-from texting.sending.sender import Sender
 
 pytestmark = on_both
 
@@ -244,15 +243,15 @@ def test_a_text_that_breaks_its_judgement_holds_up_no_neighbour(
 ):
     """Not the rules themselves, but what is looked up for them."""
     _, bad = queued()
-    is_received = Sender.is_received
+    look_again = receipts.look_again
 
-    def fail(self, message, now):
-        if message.id == bad.id:
+    def fail(phone, now):
+        if phone == BAD:
             raise KeyError(BAD)
-        return is_received(self, message, now)
+        return look_again(phone, now)
 
     Message.update(in_doubt=1).execute()
-    monkeypatch.setattr(Sender, "is_received", fail)
+    monkeypatch.setattr(receipts, "look_again", fail)
     assert run_pass(TUESDAY_NOON)["sent"] == 20
     assert again(bad).status == Status.SCHEDULED
     assert not Attempt.select().where(Attempt.message == bad.id).exists()

@@ -12,6 +12,7 @@ from several_carriers import LONG_PAUSE, UNREACHED, written
 from stored_messages import statuses, store, store_many
 from texting.carriers import CarrierError
 from texting.carriers.configs import CarrierConfig
+from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Status
 from texting.sending.carrier_state import CarrierState
 
@@ -127,7 +128,8 @@ def test_what_it_cannot_be_tried_with_is_not_left_to_it(lasting, us, eu, why):
     elif why == "of a stopped scheduler":
         run_pass = lasting([CarrierConfig("eu")], [eu])
     elif why == "no room":
-        another = {"probe_claimed_at": TUESDAY_NOON + 100 * SECOND, "probe_claimed_by": uuid4()}
+        other = Heartbeat.create(sender=uuid4(), beat_at=TUESDAY_NOON + 100 * SECOND)
+        another = {"probe_claimed_at": TUESDAY_NOON + 100 * SECOND, "probe_claimed_by": other}
         CarrierState.update(another).execute()
     doubt = {"in_doubt": 1, "in_doubt_with": "eu", "in_doubt_since": TUESDAY_NOON}
     store(TUESDAY_NOON + 101 * SECOND, **doubt if why == "in doubt" else {})

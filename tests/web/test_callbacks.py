@@ -47,6 +47,7 @@ def understood(response):
 
 
 def sent(reference=SID, finished_at=TUESDAY_NOON, **columns):
+    columns = {"carrier": "vonage" if reference == MESSAGE_ID else "twilio"} | columns
     return held(Status.SENT, carrier_reference=reference, finished_at=finished_at, **columns)
 
 
@@ -77,7 +78,8 @@ def test_twilio_says_undelivered_and_why(open_client, run):
 @pytest.mark.parametrize("is_early", [False, True])
 def test_a_receipt_leaves_a_line_without_number_or_text(open_client, caplog, said, is_early):
     caplog.set_level("INFO")
-    message = held(Status.SENDING, message="attack at dawn") if is_early else sent()
+    given = {"claimed_for": "twilio", "message": "attack at dawn"}
+    message = held(Status.SENDING, **given) if is_early else sent()
     understood(status(open_client(TWILIO), MessageStatus=said))
     if is_early:
         receipts.record_accepted({message.id: SID}, TUESDAY_NOON, "twilio")
