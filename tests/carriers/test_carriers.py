@@ -524,11 +524,14 @@ def test_nothing_of_a_text_gets_into_logs_or_output(caplog, capfd, http_server, 
         assert MESSAGE_ID not in output
 
 
-@pytest.mark.parametrize("name", KITS)
-def test_no_library_is_loaded_before_it_is_needed(name):
+@pytest.mark.parametrize(
+    ("name", "sending"), [*((name, False) for name in KITS), *((name, True) for name in OURS)]
+)
+def test_no_library_is_loaded_before_it_is_needed(name, sending):
+    """Our own carriers over HTTP need none at all."""
     code = (
         "import sys; from texting import carriers; "
-        f"carriers.connect({KITS[name].url!r}, sending=False); "
+        f"carriers.connect({KITS[name].url!r}, sending={sending}); "
         "print({'apprise', 'requests', 'urllib3'} & sys.modules.keys())"
     )
     ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
