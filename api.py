@@ -11,6 +11,7 @@ from werkzeug.exceptions import HTTPException, TooManyRequests, Unauthorized
 
 import schemas
 from texting import recipients
+from texting.access import places
 from texting.access.do_not_call import OnDoNotCallList
 from texting.access.keys import MAY_SEND, ApiKey, KeyPaused, KeyRevoked, Role
 from texting.access.limits import SECOND, LimitReached, TooManyParts
@@ -63,7 +64,7 @@ def create(value: Any, key: ApiKey, names: tuple[str, str] | None, digest: str |
     idempotency_key, idempotency_digest = names or (None, None)
     settings = current_app.config["SETTINGS"]
     rules = current_app.extensions["rules"].of(key.rules)
-    order = schemas.load(value, now, settings.max_message_length, rules.hours)
+    order = schemas.load(value, now, settings.max_message_length, places.find, rules.hours)
     order["check_dnc"] |= rules.check_dnc == "always"
     refuse(order, key, rules, settings)
 
@@ -87,7 +88,9 @@ def create(value: Any, key: ApiKey, names: tuple[str, str] | None, digest: str |
         lane=new_lane(recipient.country, is_tester),
     )
 
-    answer = bodies.dump(describe(message, recipient, facts))
+    waits = send_at not in (now, order["send_date"])
+    begins = recipients.what_changes(recipient, hours, send_at) if waits else None
+    answer = bodies.dump(describe(message, recipient, facts, begins))
     if idempotency_key:
         message = message._replace(response=answer)
     limits = settings.key_limits, settings.recipient_limit
@@ -108,7 +111,7 @@ def refuse(order: dict, key: ApiKey, rules: Rules, settings: Settings) -> None:
     configs = [] if key.role == Role.TESTER else settings.carrier_configs
     if configs and not any(config.may_serve(recipient.country, key.name) for config in configs):
         country = recipients.country_name(recipient.country)
-        abort(403, f"There is no carrier for this country, or not for this key: {country}.")
+        abort(403, f"No carrier serves {country} for this key.")
     if recipient.costly and not settings.allow_premium_rate:
         g.abuse = "premium_rate"
         abort(403, f"{recipient.costly} numbers cannot be texted.")
@@ -121,15 +124,20 @@ def decide(order: dict, hours: BusinessHours, now: datetime) -> tuple[Status, da
     try:
         send_at = hours.opens_at(order["to"].clocks, now)
     except NeverOpens:
-        abort(403, "This key's hours never open in the recipient's country.")
+        abort(403, "Business hours and quiet hours leave no time to text this country.")
     return (Status.QUEUED if send_at == now else Status.SCHEDULED), send_at
 
 
-def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:
-    """Return the fields of the answer to a new message, in the order of the interface."""
+def describe(message: NewMessage, recipient: Recipient, facts: Facts, begins: str | None) -> dict:
+    """Return the fields of the answer to a new message, in the order of the interface.
+
+    `begins` says what happens at the time for which it is scheduled, unless that is a send_date.
+    """
     queued, send_at = message.status == Status.QUEUED, isoformat(message.send_at)
     when = "queued for immediate sending" if queued else f"scheduled for {send_at}"
-    when += " once it is approved" if message.manual_mode else ""
+    when += f", when {begins}" if begins else ""
+    comma = "," if begins else ""
+    when += f"{comma} once it is approved" if message.manual_mode else ""
     return {
         "message_id": str(message.id),
         "status": message.status,

@@ -23,7 +23,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from texting import database, desk, recipients
 from texting.carriers import Carrier
 from texting.database import Refused
-from texting.monitoring import checks, dead_scheduler
+from texting.monitoring import changed_settings, checks, clocks, dead_scheduler
 from texting.recipients import calendars
 from texting.settings import load_or_exit
 
@@ -72,6 +72,8 @@ def on_starting(server: Arbiter) -> None:
     if settings.skip_holidays:
         calendars.preload()
     report(server.app.wsgi().extensions["carriers"].values())
+    if not settings.secret_key:
+        logging.getLogger("web").info("desk: %s", checks.DESK_OFF)
     # Without PORT, 127.0.0.1 says nothing: a proxy may be in front. `make run` sets it
     alone = settings.port and {host for host, *_ in server.cfg.address} <= {"127.0.0.1", "::1"}
     if settings.secret_key and not settings.public_url and not alone:
@@ -113,10 +115,12 @@ def on_exit(server: Arbiter) -> None:
 def post_worker_init(worker: GeventWorker) -> None:
     """Read the health once a second at most; answer 404 outside a stage's prefix.
 
-    gunicorn itself would answer 500 there, in HTML. Start to look for dead schedulers.
+    gunicorn itself would answer 500 there, in HTML. Start to look for dead schedulers, and
+    at the clock.
     """
     worker.wsgi.extensions["health"].lasts = HEALTH_LASTS
     dead_scheduler.start(settings)
+    clocks.start("web", lambda: changed_settings.note(settings, clocks.now()))
     prefix = os.environ.pop("SCRIPT_NAME", "").strip("/")
     if prefix:
         app = worker.wsgi

@@ -24,7 +24,8 @@ from texting.events.outbox import Event
 from texting.messages import doubts, receipts, waiting
 from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Message, Status
-from texting.monitoring import checks, dead_web
+from texting.monitoring import changed_settings, checks, clocks, dead_web
+from texting.monitoring.clocks import LASTS, ClockWatch
 from texting.monitoring.notices import Notices
 from texting.replies import inbound, opt_outs
 from texting.reports import queue
@@ -44,9 +45,9 @@ WAITS = ("waiting for approval", "waiting for a carrier")
 MANY = 1_000  # messages that wait; they are counted up to here, since texts go out meanwhile
 
 TEND_EVERY = 5  # seconds between rounds of chores, like promotion
-TENDS = 0.2  # seconds of chores in a round, plus a batch: texts may have to wait
+CHORES_BUDGET = 0.2  # seconds of chores in a round, plus a batch: texts may have to wait
 LOOK_EVERY = 1  # seconds until an idle sender looks again
-LISTENS = 5  # seconds that a single pass lasts at least, if a carrier delivers over a session
+SHORTEST_LISTENING = 5  # seconds of a single pass, if a carrier delivers over a session
 
 log = logging.getLogger("scheduler")
 counts_log = logging.getLogger("counts")  # on standard output, whatever LOG_LEVEL is
@@ -80,6 +81,10 @@ class Scheduler:
         self.chores, self.forgotten = deque(), Counter()
         self.to_date_back = deque()  # tables, after the clock was set back
         self.due_by = None  # a single pass ends once all texts due by then are done
+        clocked = [sender.carrier for sender in self.senders]
+        self.clocks = ClockWatch("scheduler", clocked, sends=True)
+        self.has_noted_settings = False  # in the audit
+        self.was_held = False  # by a wrong clock, by which answers were dated meanwhile
         self.suspects_death = False  # whether another scheduler may be dead
 
     def run(self, every: float | None, show: Callable[[str], None] = counts_log.info) -> int:
@@ -91,11 +96,12 @@ class Scheduler:
         shown, listens = None, any(sender.carrier.listens for sender in self.senders)
         while True:
             status, now = 0, self.clock.monotonic()
-            end = now + (every or listens * LISTENS)
+            end = now + (every or listens * SHORTEST_LISTENING)
             try:
                 # While texts are sent, passes are long, so that beginning them costs little
                 longest = now + max(every or 0, TEND_EVERY)
                 counts = line(self.run_pass(longest if every else None))
+                status = int(self.clocks.is_wrong)
                 if counts != shown:
                     show(counts)
                     shown = counts
@@ -109,6 +115,8 @@ class Scheduler:
                 break
         try:
             self.finish()
+            if every is None and not status:  # the answers of this pass have dates
+                self.clocks.compare()
             self.close()
         except database.ERRORS as error:
             log.error("receipts are lost: the database: %s", database.reason(error))
@@ -146,6 +154,8 @@ class Scheduler:
         sender finds anything to do.
         """
         self.retry(self.tend)
+        if self.clocks.is_wrong:
+            return self.hold()
         now, may_claim = self.clock.monotonic(), self.retry(self.may_claim)
         is_due, made_progress = now >= self.step_at, False
         for sender in self.senders:
@@ -161,6 +171,13 @@ class Scheduler:
             return self.is_busy
         waits = may_claim and any(sender.waits for sender in self.senders)
         return made_progress or waits or self.suspects_death or bool(self.chores)
+
+    def hold(self) -> bool:
+        """Only record answers; return whether more are awaited."""
+        for sender in self.senders:
+            sender.recorder.record()
+        self.step_at = self.clock.monotonic() + LOOK_EVERY
+        return self.is_busy
 
     def may_claim(self) -> bool:
         """Return whether to claim texts: a single pass leaves newer ones to the next."""
@@ -202,18 +219,26 @@ class Scheduler:
     # What waits
 
     def tend(self) -> None:
-        """Beat, and do some batches of the chores of every few seconds: there may be many."""
+        """Beat, and do some batches of the chores of every few seconds: there may be many.
+
+        While the clock is wrong by the database's, do none: nothing is judged by it.
+        """
         if self.pulse.is_due:
             self.pulse.beat()
         if self.stop.is_requested:
             return
+        is_held = self.clocks.look()
         now, monotonic = self.clock.now(), self.clock.monotonic()
         if monotonic >= self.tend_at:
-            self.begin_chores(now)
+            if is_held:
+                self.was_held = True
+                self.note_pass(clocks.now())
+            else:
+                self.begin_chores(now)
             self.tend_at, self.step_at = self.clock.monotonic() + TEND_EVERY, 0
-        while self.chores and not self.stop.is_requested:
+        while self.chores and not is_held and not self.stop.is_requested:
             chore, has_more = self.chores[0], False
-            with database.passed_over(log, f"{chore.__qualname__} is left for now"):
+            with database.skip_on_error(log, f"{chore.__qualname__} is left for now"):
                 has_more = chore(now)
             if not has_more:
                 self.chores.popleft()
@@ -221,19 +246,22 @@ class Scheduler:
             if chore != self.date_back:  # which stays first: the others depend on what it changes
                 self.chores.rotate(-1)
             self.step_at = 0  # there may be new texts to send
-            if self.clock.monotonic() - monotonic >= TENDS:
+            if self.clock.monotonic() - monotonic >= CHORES_BUDGET:
                 break
 
     def begin_chores(self, now: datetime) -> None:
         """Check on other schedulers and carriers, and begin all chores that are not under way."""
-        if not self.to_date_back and CarrierState.is_behind(now):
+        if not self.has_noted_settings:
+            changed_settings.note(self.settings, now)
+            self.has_noted_settings = True
+        if not self.to_date_back and (self.was_held or CarrierState.is_behind(now)):
+            self.was_held = False
             self.to_date_back.extend(each for each in models.TABLES if each is not CarrierState)
             self.to_date_back.append(CarrierState)  # last: is_behind() reads it
         for sender in self.senders:
             sender.reports.read_list()
         if not self.to_date_back:
-            stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
-            CarrierState.record_pass(now, stand_ins)
+            self.note_pass(now)
         for sender in self.senders:
             CarrierState.prepare(sender.name)
         chores = self.take_over, self.promote, self.forget_doubts, self.expire
@@ -244,12 +272,17 @@ class Scheduler:
         if self.to_date_back and self.date_back not in self.chores:
             self.chores.appendleft(self.date_back)
 
+    def note_pass(self, now: datetime) -> None:
+        """Note that this scheduler runs."""
+        stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
+        CarrierState.record_pass(now, stand_ins)
+
     # Chores: each does a batch, and returns whether there may be more
 
     def date_back(self, now: datetime) -> bool:
         """Date back what lies in the future, because the clock was set back."""
         table = self.to_date_back[0]
-        with database.passed_over(log, f"{table.__name__} is not dated back"):
+        with database.skip_on_error(log, f"{table.__name__} is not dated back"):
             if table.date_back(now):
                 return True
         self.to_date_back.popleft()
@@ -259,7 +292,7 @@ class Scheduler:
         """Take over what dead schedulers had in hand."""
         dead, self.suspects_death = self.pulse.watch(self.settings.claim_timeout)
         for each in dead:
-            with database.passed_over(log, f"what scheduler {each.sender} had in hand is left"):
+            with database.skip_on_error(log, f"what scheduler {each.sender} had in hand is left"):
                 Heartbeat.end(each.sender, each.beats)
         unable = {*self.routes.names, TESTERS} - self.routes.can_be_asked
         taken_over = doubts.take_over(now, unable)
@@ -390,6 +423,8 @@ def main() -> int:
     checks.end_with_draft()
     first, *others = connected or [None]
     scheduler = Scheduler(settings, first, others=others)
+    if options.every is None:  # the next pass may come as late
+        scheduler.clocks.lasts = max(LASTS, settings.stalled_after)
     deliveries = Deliveries(
         settings.claim_timeout, Message.note_notified, once=options.every is None
     )

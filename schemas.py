@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Any
 
 from marshmallow import EXCLUDE, RAISE, Schema, ValidationError, fields
@@ -15,8 +16,11 @@ from marshmallow.experimental.context import Context
 from texting import recipients
 from texting.database import isoformat
 from texting.database.clock import read_instant
-from texting.recipients.hours import BusinessHours, NeverOpens, written_window
-from texting.web.bodies import BadRequest, shortened
+from texting.recipients.hours import BusinessHours, NeverOpens
+from texting.web.bodies import LONGEST_NAME, MOST_PROBLEMS, BadRequest, shortened
+
+CLOSE = 0.88
+"""From this similarity on (difflib's), an unknown field is a misspelt one."""
 
 
 class StrictField(fields.Field):
@@ -44,7 +48,7 @@ class PhoneNumber(StrictField):
 
     def parse(self, value: str) -> recipients.Recipient:
         try:
-            return recipients.find(value)
+            return Context.get()["find"](value)
         except recipients.InvalidNumber as error:
             raise ValidationError(str(error)) from None
 
@@ -103,6 +107,7 @@ def load(
     value: Any,
     now: datetime,
     max_message_length: int,
+    find: Callable[[str], recipients.Recipient],
     hours: Callable[[recipients.Recipient], BusinessHours],
 ) -> dict:
     """Return every field of a request, the optional ones with their defaults.
@@ -112,13 +117,17 @@ def load(
     if not isinstance(value, dict):
         raise BadRequest("body: must be a JSON object")
     try:
-        with Context({"now": now, "max_message_length": max_message_length}):
+        with Context({"now": now, "max_message_length": max_message_length, "find": find}):
             order, problems = _REQUEST.load(value, unknown=EXCLUDE), []
     except ValidationError as error:
         order, texts = error.valid_data, error.messages.items()
         problems = [f"{field}: {problem}" for field, each in texts for problem in each]
     unknown = [name for name in value if name not in _REQUEST.fields]
-    problems += [f"{shortened(name)}: is not a field of this request" for name in unknown]
+    hints = {name: _hint(name) for name in unknown[:MOST_PROBLEMS]}  # no more are listed
+    problems += [
+        f"{shortened(name)}: is not a field of this request{hints.get(name, '')}"
+        for name in unknown
+    ]
     if order.get("to") and order.get("send_date"):
         problems += _quiet_problems(order["to"], order["send_date"], hours(order["to"]))
     if problems:
@@ -126,13 +135,21 @@ def load(
     return order
 
 
+def _hint(name):
+    """Return, for the problem of an unknown field, which one may be meant."""
+    plain = re.sub("[^a-z]", "", name[:LONGEST_NAME].lower())
+    near = get_close_matches(plain, _MEANT, 1, CLOSE)
+    return f"; did you mean {_MEANT[near[0]]}?" if near else ""
+
+
 def _quiet_problems(recipient, send_date, hours):
     """Yield the problem of a send_date in the recipient's quiet hours."""
-    if not hours.quiet:
+    if not hours.are_ever_quiet:
         return
     after = "they never end"
     try:
         quiet_time = hours.quiet_time(recipient.clocks, send_date)
+        window = quiet_time and quiet_time.window
         local_time = recipients.local_time(recipient, send_date)
         with suppress(NeverOpens):
             if end := hours.quiet_until(recipient.clocks, send_date):
@@ -141,9 +158,9 @@ def _quiet_problems(recipient, send_date, hours):
         yield "send_date: must be before the last days of the year 9999"
         return
     if quiet_time:
-        here = quiet_time.local.utcoffset() == send_date.astimezone(recipient.zone).utcoffset()
+        main = send_date.astimezone(recipient.zone_at(send_date))
+        here = quiet_time.local.utcoffset() == main.utcoffset()
         name = recipients.quiet_name(quiet_time.hours, recipient)
-        window = written_window(quiet_time.window)
         elsewhere = "" if here else " (quiet hours hold in another of its zones)"
         yield (
             f"send_date: must not be in {name}, {window}: it is {local_time} for the recipient "
@@ -152,5 +169,10 @@ def _quiet_problems(recipient, send_date, hours):
 
 
 _REQUEST = TextMessageRequest()
+_MEANT = {name.replace("_", ""): name for name in _REQUEST.fields}
+_MEANT |= dict.fromkeys(("phone", "phonenumber", "number", "recipient", "tonumber"), "to")
+_MEANT |= dict.fromkeys(("text", "body", "content", "textmessage"), "message")
+_MEANT |= dict.fromkeys(("sendat", "date", "scheduledat", "scheduledsenddate"), "send_date")
+"""The fields by their letters, and by what other services call them."""
 FIELDS = frozenset(_REQUEST.fields)
 """The names of the interface's fields."""

@@ -12,6 +12,7 @@ from app import create_app
 from samples import ALL_OPTIONS, NEW_YORK, TUESDAY_NOON
 from texting.access import keys
 from texting.database import clock
+from texting.database.dialects import PostgresDialect, SqliteDialect
 from texting.monitoring import health
 from texting.settings import EPHEMERAL_HOSTS, Settings
 from texting.settings import load as load_settings
@@ -41,6 +42,7 @@ hypothesis.settings.register_profile(
     ],
 )
 hypothesis.settings.load_profile("patient")
+READ_CLOCK = PostgresDialect.read_clock
 STARTED = {"start", "lasting_web", "postgres", "stoppable_postgres", "foreign_peer", "npm_package"}
 """Fixtures that start processes."""
 
@@ -91,6 +93,18 @@ def optional_settings():
 def keys_read_anew(monkeypatch):
     """Have a second pass before each request, and while its body arrives: keys are read anew."""
     monkeypatch.setattr(keys, "monotonic", count().__next__)
+
+
+@pytest.fixture(autouse=True)
+def one_clock(monkeypatch):
+    """Have Postgres' clock be ours, which tests stop."""
+    monkeypatch.setattr(PostgresDialect, "read_clock", SqliteDialect.read_clock)
+
+
+@pytest.fixture
+def clock_of_postgres(monkeypatch, one_clock):
+    """Give Postgres its own clock back."""
+    monkeypatch.setattr(PostgresDialect, "read_clock", READ_CLOCK)
 
 
 @pytest.fixture

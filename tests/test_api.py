@@ -44,7 +44,7 @@ def answer(now, *recipient, until=None, is_dst=False):
     """Return when a request comes, and its whole answer; `until` is when business hours begin."""
     body = QUEUED | {"scheduled_send_date": isoformat(now)}
     if until:
-        text = f"Text message scheduled for {until}."
+        text = f"Text message scheduled for {until}, when business hours begin."
         body = SCHEDULED | {"scheduled_send_date": until, "message": text}
     return now, body | dict(zip(RECIPIENT, (*recipient, is_dst), strict=True))
 

@@ -100,7 +100,7 @@ def test_a_name_is_free_after_a_refusal(once):
     problems(once("{"))
     DoNotCall.add([NEW_YORK], clock.now(), "operator")
     refusal(once(), 403)
-    do_not_call.remove([NEW_YORK], clock.now(), "shell")
+    do_not_call.remove([NEW_YORK], clock.now(), "shell", opted_out=True)
     accepted(once('{"to": "+442083661177", "message": "changed"}'))
 
 

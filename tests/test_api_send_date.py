@@ -6,8 +6,11 @@ import pytest
 
 from answers import accepted, problems, sender
 from app import create_app
-from samples import HOUR, MILLISECOND, SUNDAY_NIGHT, TUESDAY_NOON
+from places import QUIET_PLACES, SILENCES
+from samples import HOUR, MILLISECOND, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
+from stored_messages import key_named
 from texting.messages.model import Message
+from texting.recipients import weeks
 
 OPENING = datetime(2026, 3, 3, 14, 0, tzinfo=UTC)  # 9 AM in New York, a Tuesday
 CLOSING = datetime(2026, 3, 3, 22, 0, tzinfo=UTC)  # 5 PM there
@@ -118,6 +121,56 @@ def test_when_a_message_may_go_is_a_setting(changes, now, text, send_at, post_wi
     assert send_at is None or body["scheduled_send_date"] == f"{send_at}:00.000Z"
 
 
+SUNDAYS = weeks.quiet_hours("mon-sat 20:00-08:00, sun 00:00-24:00")
+OF_TEXAS = {"quiet_hours_file": QUIET_PLACES}
+DALLAS, LYON = SILENCES["Dallas"], SILENCES["Lyon on a holiday"].to
+SUNDAY, TOLL_FREE = datetime(2026, 3, 8, 15, 30, tzinfo=UTC), "+18002345678"  # 10:30 in Dallas
+
+
+@pytest.mark.parametrize(
+    ("changes", "to", "now", "what"),
+    [
+        ({}, NEW_YORK, CLOSING, "business hours begin"),
+        ({"quiet_hours": NIGHT}, NEW_YORK, CLOSING, "business hours begin"),
+        (BUT_AT_NIGHT, NEW_YORK, CLOSING + 4 * HOUR, "the quiet hours end"),
+        ({"quiet_hours": (1260, 540)}, NEW_YORK, CLOSING, "business hours begin"),  # both at nine
+        ({"quiet_hours": (1260, 541)}, NEW_YORK, CLOSING, "the quiet hours end"),
+        (
+            {"quiet_hours": SUNDAYS},
+            NEW_YORK,
+            SUNDAY,
+            "business hours begin",
+        ),  # they end at midnight
+        (OF_TEXAS, DALLAS.to, SUNDAY, "the quiet hours of Texas end"),
+        (OF_TEXAS, DALLAS.to, CLOSING + HOUR, "business hours begin"),
+        (OF_TEXAS, LYON, datetime(2026, 7, 14, 10, tzinfo=UTC), "the quiet hours of France end"),
+        (
+            OF_TEXAS,
+            TOLL_FREE,
+            SUNDAY,
+            "the quiet hours of Texas (the number can be in any state) end",
+        ),
+    ],
+)
+@pytest.mark.parametrize("manual_mode", [False, True])
+def test_the_status_in_words_says_what_a_text_waits_for(
+    changes, to, now, what, manual_mode, settings, key, at
+):
+    at(now)
+    ask = sender(create_app(settings._replace(**changes)).test_client(), key)
+    body = accepted(ask(to=to, manual_mode=manual_mode))
+    until, approved = body["scheduled_send_date"], ", once it is approved" if manual_mode else ""
+    assert body["message"] == f"Text message scheduled for {until}, when {what}{approved}."
+
+
+def test_it_names_the_quiet_hours_of_the_key(post, key, at):
+    key_named("app").rule({"hours": "00:00-24:00", "quiet_hours": "11:00-13:00"}, TUESDAY_NOON)
+    at(TUESDAY_NOON)
+    assert accepted(post())["message"] == (
+        "Text message scheduled for 2026-03-03T18:00:00.000Z, when the quiet hours of the key end."
+    )
+
+
 # Quiet hours
 
 
@@ -159,6 +212,14 @@ def test_a_send_date_in_the_quiet_hours_of_another_zone_that_counts_is_refused(a
         quiet("9:00 AM, Thursday, Jul 16", end, elsewhere)
     ]
     assert accepted(ask(to="+61412345678", send_date=end))["scheduled_send_date"] == end
+
+
+def test_windows_of_quiet_hours_that_meet_are_one(settings, key, at):
+    at(TUESDAY_NOON)
+    ask = sender(create_app(settings._replace(quiet_hours=SUNDAYS)).test_client(), key)
+    (problem,) = problems(ask(send_date="2026-03-08T16:00Z"))
+    window = "8:00 PM, Saturday - 12:00 AM, Monday local time"
+    assert f"must not be in quiet hours, {window}: it is 12:00 PM, Sunday" in problem
 
 
 def test_a_send_date_a_millisecond_before_quiet_hours_is_obeyed(ask):

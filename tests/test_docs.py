@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import io
 import json
 import os
 import pkgutil
@@ -16,11 +17,13 @@ import urllib.request
 from configparser import ConfigParser
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
 from flask import Flask, request
 
+from app import create_app
 from carrier_servers import Answer
 from databases import on_postgres
 from postgres_server import installed
@@ -29,6 +32,9 @@ from samples import DAY, TUESDAY_NOON
 from sources import SOURCES
 from stored_messages import decide_on, key_named, store
 from texting import carriers, database
+from texting.access.keys import ApiKey
+from texting.access.places import KnownPlace
+from texting.carriers import Outgoing
 from texting.database import clock, isoformat
 from texting.database.postgres import Adapter
 from texting.events.delivery import Deliveries
@@ -59,6 +65,7 @@ CURL.add_argument("-d")
 PARCEL = "019cb4b5-1080-7d2c-9e4f-3a1f0b8d5c11"  # every message that the pages print
 
 pages = pytest.mark.parametrize("page", PAGES)
+QUIET_PAGE = "docs/quiet-hours.md"
 
 
 def blocks(page, language):
@@ -107,13 +114,15 @@ def test_a_request_gets_the_printed_answer(client, key, at, curl, printed):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")])
-def test_the_commands_print_what_is_printed(flask, post, at, page, monkeypatch):
+def test_the_commands_print_what_is_printed(settings, post, at, page, monkeypatch):
     at(TUESDAY_NOON)
+    with_desk = create_app(settings._replace(secret_key="k" * 32))
+    runner = with_desk.test_cli_runner(env={"COLUMNS": "10000"})
     monkeypatch.setenv("FLASK_ACTOR", "anna")
     message = post(manual_mode=True, send_date="2026-03-04T14:00:00Z").json["message_id"]
     for session in blocks(page, "console"):
         for command, printed in re.findall(r"^\$ flask (.*)\n((?:[^$].*\n)*)", session, re.M):
-            result = flask(*shlex.split(command.replace(PARCEL, message)))
+            result = runner.invoke(args=shlex.split(command.replace(PARCEL, message)))
             assert result.exit_code == 0, result.output
             assert _without_secrets(result.output) == _without_secrets(
                 printed.replace(PARCEL, message)
@@ -127,7 +136,8 @@ def _without_secrets(text):
 def test_the_printed_lines_verify_a_webhook(webhook_server):
     (lines,) = blocks("docs/carriers/webhook.md", "python")
     carrier = carriers.connect(webhook_server.url)
-    carrier.send("+12125550123", "Your parcel is here.", message_id=PARCEL, valid_for=60)
+    text = Outgoing("+12125550123", "Your parcel is here.", PARCEL, PARCEL, 60)
+    carrier.send(text)
     (sent,) = webhook_server.requests
     with Flask(__name__).test_request_context(data=sent.body, headers=dict(sent.headers)):
         names = {"request": request, "secret": "s3cret"}
@@ -135,6 +145,25 @@ def test_the_printed_lines_verify_a_webhook(webhook_server):
     page = PAGES["docs/carriers/webhook.md"]
     printed = re.search(r"^POST /PATH\n.*?^({.*?})$", page, re.M | re.S)[1]
     assert names["order"] == json.loads(printed)
+
+
+def test_the_printed_lines_make_a_file_of_places(flask, monkeypatch, tmp_path, capsys):
+    """With a table of the same form as PyPI's zip2tz."""
+    (lines,) = blocks(QUIET_PAGE, "python")
+    table = {"79901": "America/Denver", "75201": "America/Chicago"}
+    monkeypatch.setitem(sys.modules, "zip2tz", SimpleNamespace(timezone=table.get))
+    customers = "+12125550123,79901-1234\n+12125550188,75201\n+12125550199,00000\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(customers))
+    exec(lines, {})
+    for number, written in enumerate((capsys.readouterr().out, *blocks(QUIET_PAGE, "csv"))):
+        path = tmp_path / f"{number}.csv"
+        path.write_text(written)
+        assert flask("places", "import", str(path)).exit_code == 0
+    assert {each.number: each.place for each in KnownPlace.select()} == {
+        "+12125550123": "US-TX",
+        "+12125550188": "America/Phoenix",
+        "+442083661177": "DE",
+    }
 
 
 CLIENTS = {
@@ -284,6 +313,7 @@ def test_the_units_begin_again_for_ever_and_keep_their_files_private(unit):
 
 BACKUPS = blocks("docs/deploying.md", "sh")
 SQLITE, COMPOSE, POSTGRES = (BACKUPS[first : first + 2] for first in (0, 2, 4))
+(NIGHTLY,) = re.findall(r"^0 3 \* \* \* (.*backup.*)$", PAGES["docs/deploying.md"], re.M)
 (ALIAS,) = re.findall("^alias flask=.*\n", PAGES["docs/deploying.md"], re.M)
 
 
@@ -317,8 +347,10 @@ def test_the_printed_backup_of_sqlite_is_private_and_can_be_restored(post, datab
         return typed(alias + lines, **environ)
 
     backup, restore = SQLITE
+    nightly = NIGHTLY.replace(".venv/bin/", f"{Path(sys.executable).parent}/")
     post(message="before")
     assert "1 message" in here(backup)
+    assert here(nightly) + here(nightly) == "", "or cron would send mail each night"
     post(message="after")
     log = (tmp_path / "messages.db-wal").read_bytes()
     database.disconnect()
@@ -326,7 +358,7 @@ def test_the_printed_backup_of_sqlite_is_private_and_can_be_restored(post, datab
     assert "-o text-messages -g text-messages" in restore
     said = here(restore).splitlines()
     assert said[0] == "stop text-messages-web text-messages-scheduler"
-    assert said[-1] == "start text-messages-scheduler"
+    assert said[1:] == ["app: paused", "start text-messages-web text-messages-scheduler"]
     assert stored_texts() == ["before"]
     for name in ("backup.db", "messages.db", "messages.db-wal", "messages.db-shm"):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0, name
@@ -343,8 +375,10 @@ def test_the_printed_backup_of_postgres_is_private_and_can_be_restored(
     def here(lines):
         lines = lines.replace("docker compose exec -T database ", "")
         lines = lines.replace("--username=messages --dbname=messages", '--dbname="$DATABASE_URL"')
-        lines = re.sub("^docker compose (stop|up|start|exec web) .*$", ":", lines, flags=re.M)
+        lines = lines.replace("docker compose exec web flask", "flask")
+        lines = re.sub("^docker compose (stop|up|start) .*$", ":", lines, flags=re.M)
         assert "docker" not in lines
+        lines = lines.replace("flask ", f"cd {ROOT}; {Path(sys.executable).parent}/flask ")
         typed(f"cd {tmp_path}\n{lines}", **environ)
 
     backup, restore = COMPOSE if way == "compose" else POSTGRES
@@ -355,6 +389,7 @@ def test_the_printed_backup_of_postgres_is_private_and_can_be_restored(
     database.disconnect()
     here(restore)
     assert stored_texts() == ["before"]
+    assert ApiKey.named("app").paused_at
     (tmp_path / "messages.dump").write_bytes(b"")
     with pytest.raises(subprocess.CalledProcessError):
         here(backup.splitlines()[-1])  # it looks at the copy
@@ -520,7 +555,7 @@ NUMBERS = [  # what a page says, where the code has the number, and the number
     (
         "docs/carriers/twilio.md",
         "of three days and",
-        "sending.recorder:LONGEST_UNHEARD",
+        "sending.reports:LONGEST_UNHEARD",
         3 * DAY,
     ),
     ("docs/decisions.md", "only within ten seconds", "sending.heartbeats:FRESH", 10),

@@ -16,7 +16,7 @@ from app import create_app
 from desk_visitor import Visitor, ask, issue
 from samples import DAY, HOUR, LONDON, MINUTE, NEIGHBOUR, NEW_YORK, TUESDAY_NOON
 from signed_callbacks import TOKEN, TWILIO, of_twilio
-from stored_messages import SENDER, again, claim, decide_on, held, key_named, store, take_over
+from stored_messages import SENDER, again, claim, decide_on, held, key_named, store
 from texting import database
 from texting.access.do_not_call import OptedOut
 from texting.carriers import IncomingText, Receipt
@@ -173,7 +173,8 @@ def a_death():
     """A scheduler died with two texts in hand."""
     held(Status.SENDING)
     held(Status.SENDING)
-    return lambda: take_over(TUESDAY_NOON)
+    Heartbeat.delete().execute()
+    return lambda: doubts.take_over(TUESDAY_NOON, ())
 
 
 def a_claim():
@@ -336,8 +337,8 @@ def ended():
         (no_more, "keys create new --events https://example.com"),
         (no_more, f"dnc add {NEW_YORK} {LONDON}"),
         (no_more, "dnc import numbers.csv"),
-        (lambda: OptedOut.add([NEW_YORK], OLD, "reply"), f"dnc remove {NEW_YORK}"),
-        (waiting, "messages cancel --key app"),
+        (lambda: OptedOut.add([NEW_YORK], OLD, "reply"), f"dnc remove --opted-out {NEW_YORK}"),
+        (waiting, "messages cancel --key app --yes"),
         (ended, "messages purge --older-than 30 --yes"),
         (ended, "messages redact --older-than 30"),
     ],

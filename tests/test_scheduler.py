@@ -183,7 +183,7 @@ def test_a_number_that_joined_the_list_meanwhile_gets_no_text(run_pass, carrier,
     assert carrier.texts == []
     blocked = again(message)
     assert (blocked.status, blocked.finished_at, blocked.attempts) == ("blocked", TUESDAY_NOON, 0)
-    do_not_call.remove([NEW_YORK], TUESDAY_NOON, "shell")
+    do_not_call.remove([NEW_YORK], TUESDAY_NOON, "shell", opted_out=True)
     run_pass(TUESDAY_NOON + DAY)
     assert again(later).status == Status.SENT, "it was not due"
     assert again(message).status == Status.BLOCKED

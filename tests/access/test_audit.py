@@ -1,6 +1,7 @@
 """The audit: who did what and when, kept and never changed."""
 
 import json
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -189,6 +190,42 @@ def test_a_change_of_a_key_waits_for_no_create_under_way(database_url):
     assert ApiKey.named("shop").limits == "7/s"
 
 
+def test_what_was_done_about_a_number_a_message_or_a_key_is_chosen(run, told, refused):
+    """About a number are also the texts to it; a name may have been that of several keys."""
+    run("keys", "create", "shop")
+    first, other = ApiKey.named("shop"), key_named("other")
+    run("keys", "pause", "other")
+    run("keys", "revoke", "shop")
+    run("keys", "create", "shop")
+    theirs, another = store(key=first), store(to=LONDON, key=other)
+    run("messages", "cancel", str(theirs.id), str(another.id))
+    run("dnc", "add", NEW_YORK, LONDON)
+    second = ApiKey.named("shop")
+
+    def of(message):
+        return f"anna (shell) message cancelled {message.id} -"
+
+    added = "anna (shell) number added {} entry".format
+    created = "anna (shell) key created shop (key {}) role sender".format
+    revoked = f"anna (shell) key revoked shop (key {first.id}) -"
+    for about, rows in (
+        (NEW_YORK, [of(theirs), added(NEW_YORK)]),
+        ("+44 20 8366 1177", [of(another), added(LONDON)]),
+        ("+33142685300", []),
+        (str(theirs.id), [of(theirs)]),
+        (theirs.id.hex.upper(), [of(theirs)]),
+        (str(uuid.UUID(int=7)), []),
+        ("shop", [created(first.id), revoked, created(second.id)]),
+        (f"shop (key {second.id})", [created(second.id)]),
+    ):
+        assert told("--about", about) == rows, about
+    assert run("audit", "--about", "+33142685300") == "Nothing\n"
+    for nothing in ("nobody", f"shop (key {other.id})", "2125550123", "+1", "12125550123"):
+        line = f"Error: --about: {nothing!r} is neither a number with a plus sign, nor the id of a "
+        assert refused("audit", "--about", nothing).startswith(line)
+    assert told("--about", "other", "--since", "1h", "--by", "bob") == []
+
+
 def test_a_time_and_a_person_choose_rows_and_many_are_paged(run, at, database_url):
     for hour in range(3):
         DoNotCall.add([f"+1212555010{hour}"], TUESDAY_NOON + hour * HOUR, "operator")
@@ -220,7 +257,7 @@ def test_a_time_and_a_person_choose_rows_and_many_are_paged(run, at, database_ur
     newest, second, *_ = json.loads(run("audit", "--json"))
     assert (newest["what"], newest["count"]) == ("messages purged", 1)
     assert (newest["details"], second["count"]) == ("ended before 2026-03-04T03:00:00.000Z", 1_200)
-    do_not_call.remove(numbers, TUESDAY_NOON + 9 * HOUR, "shell")
+    do_not_call.remove(numbers, TUESDAY_NOON + 9 * HOUR, "shell", opted_out=True)
     assert len(json.loads(run("audit", "--json"))) == 1_205
     assert run("audit", "--limit", "2").count("number removed") == 2
 

@@ -14,8 +14,9 @@ from query_plans import reads_whole
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import create, key_named, store_many
 from texting.access.do_not_call import DoNotCall
-from texting.access.keys import ApiKey
+from texting.access.keys import ApiKey, Role
 from texting.access.limits import WINDOWS_KEPT, KeyUse, parse, parse_recipient_limit
+from texting.access.rules import KeyRules
 from texting.database import clock
 from texting.messages.model import Message, Status
 
@@ -271,7 +272,7 @@ def test_what_is_purged_still_counts(limited, run, at):
     send = limited("5/mo,7p/mo")
     for text in (ONE, ONE, THREE_PARTS):
         accepted(send(message=text))
-    run("messages", "cancel", "--key", "shop")
+    run("messages", "cancel", "--key", "shop", "--yes")
     at(TUESDAY_NOON + SECOND)
     run("messages", "purge", "--older-than", "0", "--yes")
     assert not Message.select().exists()
@@ -435,6 +436,94 @@ def test_of_a_keys_and_a_numbers_limit_the_longest_wait_counts(settings):
     assert retry_after(send()) == 7200
 
 
+# A key's own limit of its recipients
+
+
+@pytest.fixture
+def ruled(settings):
+    """Create a key with rules; return how it posts to a service with RECIPIENT_LIMIT=2/1h."""
+    app = create_app(settings._replace(recipient_limit=parse_recipient_limit("2/1h")))
+
+    def issue(name, recipient_limit=None, **options):
+        rules = KeyRules(recipient_limit=recipient_limit)
+        return sender(
+            app.test_client(), ApiKey.issue(name, None, clock.now(), rules=rules, **options)
+        )
+
+    return issue
+
+
+def test_a_keys_own_limit_counts_its_own_texts_alone(ruled, at):
+    adverts, others, more = ruled("adverts", "1/24h"), ruled("shop"), ruled("more", "1/24h")
+    accepted(others())
+    accepted(others())
+    refusal(others(), 429)
+    accepted(adverts())
+    response = adverts()
+    assert retry_after(response) == 24 * 3600
+    assert "1/24h" in response.json["message"]
+    accepted(more())
+    accepted(adverts(to=LONDON))
+    at(TUESDAY_NOON + HOUR)
+    accepted(others())
+    refusal(adverts(), 429)
+    at(TUESDAY_NOON + DAY)
+    accepted(adverts())
+
+
+@pytest.mark.parametrize("own", ["none", "9/24h"])
+def test_texts_of_a_key_with_its_own_limit_count_for_no_others(ruled, own):
+    codes, shop = ruled("codes", own), ruled("shop")
+    for _ in range(5):
+        accepted(codes())
+    accepted(shop())
+    accepted(shop())
+    refusal(shop(), 429)
+    accepted(codes())
+
+
+def test_a_changed_limit_of_a_key_holds_in_the_next_create(ruled):
+    shop, other = ruled("shop"), ruled("other")
+    refused = {None: 2, "1/24h": 1, "3/24h": 3, "none": 9}
+    for rule in (None, "1/24h", "3/24h", "1/24h", "none", "3/24h", None):
+        ApiKey.named("shop").rule({"recipient_limit": rule}, TUESDAY_NOON)
+        before = Message.select().count()
+        assert shop().status_code == (201 if before < refused[rule] else 429), rule
+    refusal(other(), 429)  # for whose limit the shop's count again
+
+
+def test_a_rotated_keys_limit_goes_on_and_a_new_one_begins_anew(ruled, settings):
+    accepted(ruled("shop", "1/24h")())
+    shop = ApiKey.named("shop")
+    rotated = sender(create_app(settings).test_client(), shop.rotate(TUESDAY_NOON, TUESDAY_NOON))
+    refusal(rotated(), 429)
+    shop.revoke(TUESDAY_NOON)
+    accepted(ruled("shop", "1/24h")())
+
+
+def test_a_testers_texts_count_for_its_own_limit(ruled):
+    tester, shop = ruled("tester", "1/24h", role=Role.TESTER), ruled("shop")
+    accepted(tester())
+    refusal(tester(), 429)
+    accepted(shop())
+    accepted(shop())
+
+
+def test_of_many_texts_of_two_keys_at_once_each_key_has_its_own_number(ruled):
+    adverts, shop = ruled("adverts", "3/24h"), ruled("shop")
+    answers = at_once([adverts, shop] * 9)
+    assert answers == [201] * 5 + [429] * 13
+    assert Message.select().where(Message.key == key_named("adverts")).count() == 3
+
+
+def test_a_number_that_uses_one_keys_limit_up_stays_out_of_its_log(ruled, caplog):
+    adverts = ruled("adverts", "1/24h")
+    accepted(adverts())
+    refusal(adverts(), 429)
+    assert "refused: key adverts, the limit of a recipient is reached" in caplog.text
+    assert NEW_YORK not in caplog.text
+
+
 def test_an_index_serves_what_limits_count(database_url):
     store_many(30)
     key = key_named("shop").id
@@ -442,6 +531,8 @@ def test_an_index_serves_what_limits_count(database_url):
     assert reads_whole(lambda: create("first", key=key, **both)) == []
     named = {"idempotency_key": "a", "idempotency_digest": "b"}
     assert reads_whole(lambda: create("second", key=key, **named, **both)) == []
+    ApiKey.named("shop").rule({"recipient_limit": "9/1h"}, TUESDAY_NOON)
+    assert reads_whole(lambda: create("third", key=key)) == []
 
 
 # What people see

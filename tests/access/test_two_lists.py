@@ -92,7 +92,7 @@ def happen(step, lists, now):
             lists.add(how, now)
         else:
             was_listed = lists.opted_out or lists.entered
-            assert do_not_call.remove([NEW_YORK], now, "Olga") == was_listed
+            assert do_not_call.remove([NEW_YORK], now, "Olga", opted_out=True) == was_listed
             lists.remove(now)
     else:
         at = None if how is None else now + how * SECOND
@@ -174,14 +174,14 @@ def test_people_see_why_a_text_was_blocked(settings, run, at, steps, why):
     visitor.sign_in(issue("olga", role=Role.OPERATOR))
     visitor.open(f"/desk/messages/{message.id}")
     assert f"This text was not sent: {why}." in visitor.page.text
-    do_not_call.remove([NEW_YORK], clock.now() + HOUR, "Olga")
+    do_not_call.remove([NEW_YORK], clock.now() + HOUR, "Olga", opted_out=True)
     assert json.loads(run("messages", "show", str(message.id)))["blocked_because"] == why
 
 
 def test_a_listing_that_was_over_is_not_why_a_text_was_blocked():
     for step in (ENTERED, NOTED):
         happen(step, Lists(), TUESDAY_NOON)
-    do_not_call.remove([NEW_YORK], TUESDAY_NOON + HOUR, "Olga")
+    do_not_call.remove([NEW_YORK], TUESDAY_NOON + HOUR, "Olga", opted_out=True)
     blocked = store(status=Status.BLOCKED, finished_at=TUESDAY_NOON + 2 * HOUR)
     assert blocked.blocked_because is None
 

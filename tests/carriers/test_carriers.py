@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import re
 import socket
 import subprocess
 import sys
@@ -38,9 +39,10 @@ from carrier_servers import (
 from kits import CLASSES, KITS, WITH_SERVER, missing
 from kits.twilio import TwilioServer, refusal
 from kits.vonage import verdict
+from running import ROOT
 from smpp_peer import SmppPeer
 from texting import carriers
-from texting.carriers import CarrierError, key_of, smpp_session
+from texting.carriers import CarrierError, configs, key_of, smpp_session
 from texting.carriers.http import HttpCarrier
 from texting.carriers.tls import reason_of
 
@@ -394,9 +396,10 @@ def bad_urls(name):
     """Return URLs that a carrier does not take."""
     kit, options = KITS[name], CLASSES[name].options
     yield from (begin + rest for begin, more in kit.bad_urls.items() for rest in more.split())
-    yield from (f"{kit.url}?{option}=" for option, usual in options.items() if usual != "")
+    more = f"{kit.url}{'&' if '?' in kit.url else '?'}"
+    yield from (f"{more}{option}=" for option, usual in options.items() if usual != "")
     if "base_url" in options:
-        yield from (f"{kit.url}?base_url={address}" for address in NO_ADDRESSES.split())
+        yield from (f"{more}base_url={address}" for address in NO_ADDRESSES.split())
 
 
 @pytest.mark.parametrize(
@@ -442,6 +445,45 @@ def test_a_misspelt_scheme_is_refused_with_the_nearest(misspelt, meant, sending)
     with pytest.raises(ValueError, match=r"did you mean ") as caught:
         carriers.connect(f"{misspelt}://user:s3cret@127.0.0.1/{{to}}", sending=sending)
     assert f"did you mean {meant}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "form"),
+    [
+        ("https://api.twilio.com/2010-04-01/Accounts/AC1/Messages.json", "twilio://"),
+        ("https://AC1:s3cret@api.Twilio.com", "twilio://"),
+        ("https://api.dublin.ie1.twilio.com/{to}", "twilio://"),
+        ("http://rest.nexmo.com/sms/json?api_secret=s3cret", "vonage://"),
+        ("https://api.telnyx.com/v2", "telnyx://"),
+        ("https://api.sms-gate.app/3rdparty/v1", "smsgate://"),
+        ("https://texts.example.com/send?secret=s3cret", "webhook+https://"),
+        ("http://10.0.0.7:8080", "webhook+http://"),
+        ("http://[::1/", "webhook+http://"),
+        ("https://nottwilio.com", "webhook+https://"),
+    ],
+)
+@pytest.mark.parametrize("sending", [True, False])
+def test_the_address_of_an_api_is_refused_with_what_to_write(address, form, sending):
+    with pytest.raises(ValueError, match=r"^https?://… is ") as caught:
+        carriers.connect(address, sending=sending)
+    assert f" write {form}" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+PLACES = [
+    url
+    for page in (ROOT / "docs").glob("carriers*/**/*.md")
+    for url in re.findall(r"[a-z+]+://[^`\s]*[A-Z]{2}[^`\s]*", page.read_text())
+    if url.partition(":")[0] in carriers.OWN and "token" not in url
+]
+
+
+@pytest.mark.parametrize("url", [*PLACES, "twilio://AC5:s3cret@FROM", "smpp://a:s3cret@HOST:1/a"])
+def test_what_the_pages_leave_to_be_filled_in_is_named(url):
+    """Each URL that they print: none is taken as it is."""
+    with pytest.raises(ValueError, match=r"still has [A-Z_0-9]+ in it, which ") as caught:
+        configs.parse(url.replace("\N{HORIZONTAL ELLIPSIS}", "USER"))
+    assert "s3cret" not in str(caught.value)
 
 
 def test_every_carrier_has_a_kit():

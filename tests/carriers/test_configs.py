@@ -21,7 +21,7 @@ def test_one_url_is_one_carrier_for_everything():
         (WEBHOOK, "webhook"),
         ("webhook+http://localhost/", "webhook"),
         ("nexmo://key:s3cret@ACME/{to}", "vonage"),
-        ("SMPPS://user:s3cret@host/FROM", "smpps"),
+        ("SMPPS://user:s3cret@host/Shop", "smpps"),
         ("console:", "console"),
         (f"{TWILIO}#name=US-1", "US-1"),
     ],

@@ -13,7 +13,7 @@ from kits import PUBLIC_URL, connected
 from kits.smsgate import SmsgateCallbacks, event, refusal, sign
 from samples import MINUTE, TUESDAY_NOON
 from stored_messages import store
-from texting.carriers import IncomingText, Shown
+from texting.carriers import IncomingText, Shown, key_of
 from texting.sending.runtime import THIS_MACHINE
 
 NOON = datetime(2026, 3, 3, 17, tzinfo=UTC)
@@ -54,8 +54,8 @@ def test_another_copy_has_an_id_of_its_own_by_which_it_is_looked_up_and_reported
     ids = [send(carrier), *(send(carrier, copy=copy) for copy in (1, 1, 12))]
     assert len({*ids}) == len(smsgate_server.texts) == 3
     assert all(len(id) <= 36 for id in ids)
-    assert carrier.look_up(MESSAGE_ID, 1) == ids[1]
-    assert carrier.look_up(MESSAGE_ID, 2) is None
+    assert carrier.look_up(key_of(MESSAGE_ID, 1)) == ids[1]
+    assert carrier.look_up(key_of(MESSAGE_ID, 2)) is None
     for id in ids:
         (told,) = connected("smsgate").callback(HOW.report("sms:sent", message_id=id))
         assert (told.reference, UUID(told.message_id)) == (id, UUID(MESSAGE_ID))

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from databases import on_postgres
-from stored_messages import connection_of, key_named, store, store_many
-from texting.database import db
+from samples import HOUR, TUESDAY_NOON
+from stored_messages import again, connection_of, key_named, store, store_many
+from texting.database import db, disconnect
+from texting.messages.model import Status
 
 
 @pytest.fixture
@@ -70,9 +72,76 @@ def test_what_is_there_is_not_overwritten(refused, database_url, copy, is_link):
         copy.symlink_to("nowhere")
     else:
         copy.write_text("mine")
-    assert refused("backup", str(copy)) == f"Error: Could not open file '{copy}': File exists"
+    line = f"Error: {copy} exists already; name a new file, or replace it with --force"
+    assert refused("backup", str(copy)) == line
     assert [*copy.parent.iterdir()] == [copy]
     assert is_link or copy.read_text() == "mine"
+
+
+@pytest.mark.parametrize("there", [None, "file", "link", "another's"])
+def test_a_nightly_job_replaces_the_copy_of_the_night_before(run, database_url, copy, there):
+    """By a new file, which nobody else may read, nor anybody who has opened the old one."""
+    other = copy.parent.parent / "other"
+    other.write_text("mine")
+    match there:
+        case "file":
+            copy.write_text("yesterday's")
+            copy.chmod(0o644)
+        case "link":
+            copy.symlink_to(other)
+        case "another's":
+            copy.hardlink_to(other)
+    store(message="today's")
+    assert run("backup", "--force", str(copy)).startswith(f"wrote {copy}: ")
+    assert texts_in(copy) == ["today's"]
+    assert copy.lstat().st_mode == 0o100600
+    assert other.read_text() == "mine"
+    assert [*copy.parent.iterdir()] == [copy]
+
+
+def test_a_copy_that_fails_leaves_that_of_the_night_before(
+    refused, database_url, copy, monkeypatch
+):
+    copy.write_text("yesterday's")
+
+    def fail(self, path, progress):
+        Path(path).write_text("half")
+        raise sqlite3.OperationalError("disk full")
+
+    monkeypatch.setattr(type(db.obj), "copy", fail)
+    line = "Error: no file was written: disk full"
+    assert refused("backup", "--force", str(copy)) == line
+    assert copy.read_text() == "yesterday's"
+    assert [*copy.parent.iterdir()] == [copy]
+
+
+def test_after_a_restore_nobody_gets_a_text_twice(run, run_pass, carrier, database_url, copy):
+    """By the steps of the page: pause all, look at what is due, cancel what went, resume."""
+    went = [store(message="due"), store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + HOUR)]
+    awaits = store(manual_mode=True)
+    later = store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 3 * HOUR)
+    run("backup", str(copy))
+    assert run_pass(TUESDAY_NOON + HOUR)["sent"] == 2
+    disconnect()
+    for each in copy.parent.parent.glob("messages.db*"):
+        each.unlink()
+    copy.rename(copy.parent.parent / "messages.db")
+    run("keys", "pause", "--all")
+    assert run_pass(TUESDAY_NOON + 2 * HOUR)["sent"] == 0
+    due = run("messages", "list", "--status", "queued", "--ids").split()
+    assert {*due} == {str(each.id) for each in (*went, awaits)}
+    run("messages", "cancel", "--status", "queued", "--yes")
+    run("keys", "resume", "--all")
+    assert run_pass(TUESDAY_NOON + 2 * HOUR)["sent"] == 0
+    assert len(carrier.texts) == 2
+    assert run_pass(TUESDAY_NOON + 3 * HOUR)["sent"] == 1
+    assert again(later).status == Status.SENT
+
+
+@pytest.mark.parametrize("path", [".", "/dev/null"])
+def test_what_is_no_file_is_not_replaced(refused, database_url, path):
+    line = f"Error: Could not open file '{path}': not a file"
+    assert refused("backup", "--force", path) == line
 
 
 def test_what_comes_while_it_is_copied_waits_for_nothing_and_is_not_in_it(

@@ -35,7 +35,7 @@ def test_statements_grow_with_batches_and_not_with_messages(run, monkeypatch):
     store_many(2 * PAGE, status=Status.FAILED, finished_at=TUESDAY_NOON)
     executed, execute = [], db.obj.execute_sql
     monkeypatch.setattr(db.obj, "execute_sql", lambda *a, **k: executed.append(a) or execute(*a))
-    run("messages", "retry", "--key", "app")
+    run("messages", "retry", "--key", "app", "--yes")
     assert statuses() == {Status.SCHEDULED: 2 * PAGE}
     assert len(executed) < 30
 
@@ -52,9 +52,10 @@ def test_each_page_is_a_transaction_of_its_own(flask, monkeypatch):
         commit()
 
     monkeypatch.setattr(db.obj, "commit", fail_second)
-    result = flask("messages", "cancel", "--key", "app")
+    result = flask("messages", "cancel", "--key", "app", "--yes")
     assert (result.exit_code, result.stderr) == (2, "Error: the database failed: broken\n")
-    assert len(result.stdout.splitlines()) == PAGE
+    counted, *changed = result.stdout.splitlines()
+    assert (counted, len(changed)) == (f"{2 * PAGE} messages: {2 * PAGE} queued", PAGE)
     assert statuses() == {Status.CANCELLED: PAGE, Status.QUEUED: PAGE}
 
 

@@ -1,17 +1,21 @@
 """`flask check`: one look at all that has to be right, before and after the start."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from app import create_app
-from databases import on_postgres
-from samples import DAY
+from carrier_servers import Answer, self_signed, served
+from databases import POSTGRES, on_postgres
+from kits.smsgate import SmsgateServer
+from samples import DAY, HOUR
 from stored_messages import decide_on, key_named, store
 from texting import database
 from texting.database import clock
 from texting.events.outbox import EventAddress
+
+smsgate = served(SmsgateServer)
 
 
 @pytest.fixture
@@ -37,8 +41,8 @@ def test_what_is_right_is_said_line_by_line(check, twilio, shared_web):
     assert (status, [line.partition(":")[0] for line in lines]) == (
         0,
         [
-            *("settings", "database", "tables", "clock", "disk", "keys", "receivers of events"),
-            *("carrier", "public address", "notices"),
+            *("settings", "database", "tables", "clock", "time zones", "disk", "keys"),
+            *("receivers of events", "carrier", "public address", "desk", "notices"),
         ],
     )
     assert about(lines, "carrier") == ["twilio accepts texts"]
@@ -51,20 +55,25 @@ NO_CALLS = (
     "warning: PUBLIC_URL is not set, so {} cannot call back: there are no receipts, and nobody who "
     "replies STOP joins the Do Not Call list"
 )
-NO_ANSWER = "warning: the service does not answer there, as seen from here"
+NO_ANSWER = "warning: the service does not answer there, as seen from here: "
+REFUSED = f"{NO_ANSWER}nobody listens there (connection refused)"
+NO_HOST = f"{NO_ANSWER}there is no such host name"
+UNSEEN = "cannot be seen from here (Postgres)"
 TESTED = "Apprise knows address 1 of NOTIFY_URL (json://); flask notify test sends to each"
 LINES = {
     "public address": [
         (1, NO_CALLS.format("twilio"), {"carrier_url": f"twilio://AC5:t@+15005550006{NOWHERE}"}),
         (1, NO_CALLS.format("vonage"), {"carrier_url": f"vonage://k:s3cret@Shop{NOWHERE}"}),
         (0, "PUBLIC_URL is not set", {"carrier_url": "simulator:"}),
-        (0, NO_ANSWER, {"public_url": "http://127.0.0.1:1"}),
-        (0, NO_ANSWER, {"public_url": "http://127.0.0.1:1/stage"}),
+        (0, REFUSED, {"public_url": "http://127.0.0.1:1"}),
+        (0, REFUSED, {"public_url": "http://127.0.0.1:1/stage"}),
+        (0, NO_HOST, {"public_url": "https://texts.example.invalid"}),
     ],
     "carrier": [
         (0, "warning: CARRIER_URL is not set, so texts wait", {}),
         (0, "simulator cannot be asked without sending a text", {"carrier_url": "simulator:"}),
     ],
+    "desk": [(0, "off (SECRET_KEY)", {}), (0, "on", {"secret_key": "k" * 32})],
     "keys": [
         (
             *(0, "warning: CARRIER_URL names keys that do not exist: shp"),
@@ -93,8 +102,36 @@ def test_each_part_is_a_line(check, key, part, status, line, changes):
 
 
 def test_another_service_at_the_public_address_is_a_warning(check, webhook_server):
+    webhook_server.answer = Answer(200, {"status": "ok"})
     status, lines = check(public_url=f"http://{webhook_server.address}")
-    assert (status, about(lines, "public address")) == (0, [NO_ANSWER])
+    assert (status, about(lines, "public address")) == (0, [f"{NO_ANSWER}something else answers"])
+
+
+def test_a_public_address_that_answers_with_an_error_is_named(check, webhook_server):
+    webhook_server.answer = Answer(503, {})
+    status, lines = check(public_url=f"http://{webhook_server.address}")
+    assert (status, about(lines, "public address")) == (0, [f"{NO_ANSWER}HTTP 503"])
+
+
+def test_a_certificate_that_nobody_trusts_is_named(check, webhook_server, tmp_path):
+    context, _ = self_signed(tmp_path)
+    webhook_server.socket = context.wrap_socket(webhook_server.socket, server_side=True)
+    status, lines = check(public_url=f"https://{webhook_server.address}")
+    unknown = "its certificate is signed by an unknown authority"
+    assert (status, about(lines, "public address")) == (0, [NO_ANSWER + unknown])
+
+
+def test_a_phone_that_refuses_the_password_says_so(check, smsgate):
+    smsgate.answer = Answer(401, {"message": "Unauthorized"})
+    status, lines = check(carrier_url=smsgate.url)
+    told = "PROBLEM: carrier: smsgate: SMSGate: the user or the password is wrong (HTTP 401)"
+    assert (status, told in lines) == (1, True)
+
+
+@pytest.mark.parametrize(("kind", "line"), [("sqlite", "has room"), (POSTGRES, UNSEEN)])
+def test_the_room_on_the_disk_is_told_as_far_as_it_is_seen(check, database_url, line):
+    _, lines = check(database_url=database_url)
+    assert about(lines, "disk") == [line]
 
 
 def test_a_name_that_may_need_a_register_is_a_warning(check, twilio):
@@ -147,13 +184,43 @@ def test_a_database_that_cannot_be_reached_is_one_problem_without_its_password(c
 
 @on_postgres
 @pytest.mark.parametrize(("skew", "words"), [(61, "ahead of"), (-61, "behind")])
-def test_a_clock_that_differs_from_the_databases_is_a_problem(check, monkeypatch, skew, words):
+def test_a_clock_that_differs_from_the_databases_is_a_problem(
+    check, clock_of_postgres, monkeypatch, skew, words
+):
     real = database.clock.now
     monkeypatch.setattr(database.clock, "now", lambda: real() + timedelta(seconds=skew))
     status, lines = check()
     (problem,) = [line for line in lines if line.startswith("PROBLEM")]
     assert (status, problem[:16]) == (1, "PROBLEM: clock: ")
     assert re.search(rf"6[012] s {words} the database's", problem)
+
+
+def test_a_clock_that_differs_from_a_carriers_is_a_warning(check, twilio):
+    twilio.dated = (clock.now() - 16 * HOUR).strftime("%a, %d %b %Y %H:%M:%S GMT")
+    status, lines = check(carrier_url=twilio.url)
+    told = "this machine's clock is 16 h ahead of twilio's"
+    assert (status, about(lines, "carrier")) == (0, ["twilio accepts texts", f"warning: {told}"])
+    twilio.login = (twilio.sid, "another token")
+    status, lines = check(carrier_url=twilio.url)
+    assert (status, about(lines, "carrier")[0].endswith(f"; {told}")) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("version", "now", "is_old"),
+    [
+        ("2026f", datetime(2026, 11, 29, tzinfo=UTC), False),
+        ("2026f", datetime(2027, 2, 1, tzinfo=UTC), False),
+        ("2025b", datetime(2026, 11, 29, tzinfo=UTC), True),
+        ("2024a", datetime(2026, 1, 1, tzinfo=UTC), True),
+        ("2026a", datetime(2028, 1, 1, tzinfo=UTC), True),
+    ],
+)
+def test_old_time_zones_are_a_warning(check, monkeypatch, at, version, now, is_old):
+    monkeypatch.setattr("tzdata.IANA_VERSION", version)
+    at(now)
+    _, lines = check()
+    (line,) = about(lines, "time zones")
+    assert line.startswith(f"warning: tzdata is {version}: " if is_old else f"tzdata is {version}")
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ HISTORY = """
     unmatched receipts in the last day: 3
     ignored STOP and START replies in the last day: 5
     oldest due message: waiting since 2026-03-03T15:00:00.000Z (2 hours)
-    PROBLEM: nothing was sent for 120 s though texts have been due since \
+    PROBLEM: No text has gone for 2 minutes, although some have been due since \
 2026-03-03T15:00:00.000Z: CARRIER_URL is not set
     [1]
 """

@@ -38,7 +38,7 @@ def import_file(flask, tmp_path):
         progress, *lines = result.stderr.splitlines()
         assert progress.startswith("importing")
         summary, stops = result.stdout.splitlines()
-        assert stops.endswith("gets no texts" if "--opted-out" in options else "with check_dnc")
+        assert stops.endswith("gets no texts" if "--opted-out" in options else "that set check_dnc")
         return summary, lines
 
     return run
@@ -54,7 +54,7 @@ def test_a_listed_number_that_is_valid_no_more_is_checked_and_removed(session):
         $ flask dnc check +22501234567
         listed
         opt-out since 2026-03-03T17:00:00.000Z, by reply: gets no texts
-        $ flask dnc remove "+225 01 23 45 67"
+        $ flask dnc remove "+225 01 23 45 67" --opted-out
         1 removed, 0 not listed
     """)
     assert [each.what for each in DoNotCallHistory.of("+22501234567")] == ["joined", "left"]
@@ -64,10 +64,10 @@ def test_numbers_are_added_checked_and_removed(session):
     session("""
         $ flask dnc add +12125550123 +442083661177 +12125550123
         2 added, 0 already listed
-        a number with an entry gets no texts with check_dnc
+        a number that you listed gets no texts that set check_dnc
         $ flask dnc add "+1 (212) 555-0123" +33142685300
         1 added, 1 already listed
-        a number with an entry gets no texts with check_dnc
+        a number that you listed gets no texts that set check_dnc
         $ flask dnc add --opted-out +12125550123
         1 added, 0 already listed
         a recipient who opted out gets no texts
@@ -80,14 +80,41 @@ def test_numbers_are_added_checked_and_removed(session):
         $ flask dnc check "+1 212 555 0123"
         listed
         opt-out since 2026-03-03T17:00:00.000Z, by operator: gets no texts
-        entry since 2026-03-03T17:00:00.000Z, by operator: gets no texts with check_dnc
-        $ flask dnc remove +12125550123 +13105550123
+        entry since 2026-03-03T17:00:00.000Z, by operator: gets no texts that set check_dnc
+        $ flask dnc remove --opted-out +12125550123 +13105550123
         1 removed, 1 not listed
         $ flask dnc check +12125550123
         not listed
         [1]
     """)
     assert on_the_list() == {LONDON, PARIS}
+
+
+def test_only_a_deliberate_removal_ends_an_opt_out(session):
+    """Without --opted-out it is left, whatever else is removed, and the command says so."""
+    OptedOut.add([NEW_YORK, LONDON], TUESDAY_NOON, "reply")
+    DoNotCall.add([NEW_YORK, PARIS], TUESDAY_NOON, "import")
+    session(f"""
+        $ flask dnc remove {NEW_YORK} {LONDON} {PARIS} +13105550123
+        {NEW_YORK}: opted out on 2026-03-03, by reply; --opted-out ends that
+        {LONDON}: opted out on 2026-03-03, by reply; --opted-out ends that
+        2 removed, 1 not listed
+        [1]
+        $ flask dnc history {PARIS}
+        at                        kind   what    why       who
+        2026-03-03T17:00:00.000Z  entry  joined  import    -
+        2026-03-03T17:00:00.000Z  entry  left    operator  shell
+    """)
+    assert (on_the_list(), on_the_list(OptedOut)) == (set(), {NEW_YORK, LONDON})
+    session(f"""
+        $ flask dnc remove {NEW_YORK} {LONDON} --opted-out
+        2 removed, 0 not listed
+        $ flask dnc history {LONDON}
+        at                        kind     what    why       who
+        2026-03-03T17:00:00.000Z  opt-out  joined  reply     -
+        2026-03-03T17:00:00.000Z  opt-out  left    operator  shell
+    """)
+    assert on_the_list(OptedOut) == set()
 
 
 @pytest.mark.parametrize("check_dnc", CHECKS)
@@ -99,7 +126,7 @@ def test_what_a_number_gets_no_more_is_said_by_the_setting(settings, check_dnc, 
     runner = create_app(settings._replace(check_dnc=check_dnc)).test_cli_runner()
     some = ", unless a key's own rule says otherwise" if of_key not in (None, check_dnc) else ""
     for option, stops_all in (["--opted-out"], check_dnc != "asked"), ([], check_dnc == "always"):
-        stops = f"gets no texts{'' if stops_all else ' with check_dnc'}{some}"
+        stops = f"gets no texts{'' if stops_all else ' that set check_dnc'}{some}"
         _, line = runner.invoke(args=["dnc", "add", *option, NEW_YORK]).stdout.splitlines()
         assert line.endswith(f" {stops}")
         check = runner.invoke(args=["dnc", "check", NEW_YORK])
@@ -118,10 +145,10 @@ def test_national_numbers_are_read_with_a_region(session, refused):
     session("""
         $ flask dnc add --region us "(212) 555-0123"
         1 added, 0 already listed
-        a number with an entry gets no texts with check_dnc
+        a number that you listed gets no texts that set check_dnc
         $ flask dnc check "(212) 555-0123" --region US
         listed
-        entry since 2026-03-03T17:00:00.000Z, by operator: gets no texts with check_dnc
+        entry since 2026-03-03T17:00:00.000Z, by operator: gets no texts that set check_dnc
         $ flask dnc history "(212) 555-0123" --region US
         at                        kind   what    why       who
         2026-03-03T17:00:00.000Z  entry  joined  operator  shell
@@ -131,7 +158,8 @@ def test_national_numbers_are_read_with_a_region(session, refused):
     for command in ("add", "remove", "check", "history"):
         line = refused("dnc", command, "2125550123", status=2)
         assert line.endswith(
-            "'2125550123': is not a phone number; --region accepts national numbers"
+            "'2125550123': is not a phone number; put a plus sign before its country code, "
+            "or --region accepts national numbers"
         )
 
 
@@ -234,7 +262,7 @@ def test_what_is_exported_can_be_imported(run, import_file, which):
         "number,source,since",
         f"{numbers[0]},operator,2026-03-03T17:00:00.000Z",
     ]
-    do_not_call.remove(numbers, TUESDAY_NOON, "shell")
+    do_not_call.remove(numbers, TUESDAY_NOON, "shell", opted_out=True)
     summary, lines = import_file(exported.encode(), *options)
     assert summary == "1050 added, 0 already listed, 1 skipped"
     assert lines == ["line 1: is not a phone number"]
@@ -337,7 +365,7 @@ def test_the_history_tells_every_change_by_whomever(session, run, import_file, a
         lambda: import_file(NEW_YORK.encode()),
         lambda: reply(False),
         lambda: reply(True, "carrier"),
-        lambda: do_not_call.remove([NEW_YORK], clock.now(), "Olga"),
+        lambda: do_not_call.remove([NEW_YORK], clock.now(), "Olga", opted_out=True),
         lambda: run("dnc", "add", "--opted-out", NEW_YORK),
     )
     session(f"""

@@ -20,7 +20,8 @@ from texting.recipients import quiet, weeks
 PLACES = {"quiet_hours": (22 * 60, 6 * 60), "quiet_hours_file": QUIET_PLACES}
 FIELDS = [
     *("number", "country", "state", "location", "zones", "local_time", "within_business_hours"),
-    *("business_hours", "quiet", "quiet_hours", "quiet_hours_from", "next_opening"),
+    *("business_hours", "quiet", "quiet_hours", "quiet_hours_from"),
+    *("place", "next_opening"),
 ]
 TOLL_FREE, SYDNEY, YUKON = "+18002345678", "+61412345678", "+18672345678"
 LYON, ALL_DAY = "+33478901234", "00:00-24:00"
@@ -147,6 +148,7 @@ def test_what_is_asked_for_now_is_asked_at_this_time(hours, at):
         "quiet": False,
         "quiet_hours": "9:00 PM - 8:00 AM local time",
         "quiet_hours_from": "QUIET_HOURS_FILE US",
+        "place": None,
         "next_opening": isoformat(TUESDAY_NOON),
     }
 
@@ -248,22 +250,65 @@ def test_what_people_read(flask_with, key):
     assert lines("(214) 234-5678", "--region", "US", "--at", isoformat(DALLAS.at)) == [
         "+1 214-234-5678: Dallas, United States (Texas)",
         "Clock: America/Chicago, where it is 11:59 AM, Sunday, Mar 8",
-        "Business hours (BUSINESS_HOURS): 9:00 AM - 5:00 PM local time",
-        "Quiet hours (QUIET_HOURS_FILE US-TX): 9:00 PM - 12:00 PM local time; it is quiet now",
+        "Business hours (BUSINESS_HOURS): 9:00 AM – 5:00 PM local time",
+        "Quiet hours (QUIET_HOURS_FILE US-TX): 9:00 PM – noon local time; it is quiet now",
         "A text waits until 12:00 PM, Sunday, Mar 8 there (2026-03-08T17:00:00.000Z): quiet "
         "hours of Texas.",
     ]
     assert lines(SYDNEY, "--key", "app", "--at", "2026-03-08T05:00") == [
         "+61 412 345 678: Sydney, Australia",
         "Clock: Australia/Sydney, where it is 4:00 PM, Sunday, Mar 8",
-        "It can also be on these clocks, which count too: Australia/Brisbane, Australia/Perth, "
-        "Australia/Adelaide",
-        "Business hours (the key's): 10:00 AM - 4:00 PM local time",
-        "Quiet hours (the key's): 8:00 PM - 8:00 AM local time; next on Sunday, Mar 8",
+        "The phone may also be in Australia/Brisbane, Australia/Perth, Australia/Adelaide; those "
+        "clocks count too",
+        "Business hours (the key's): 10:00 AM – 4:00 PM local time",
+        "Quiet hours (the key's): 8:00 PM – 8:00 AM local time; next on Sunday, Mar 8",
         "A text waits until 1:00 PM, Monday, Mar 9 there (2026-03-09T02:00:00.000Z): outside "
         "business hours.",
     ]
     assert lines("+1 212 555 0123", "--at", "2026-03-03T17:00")[-1] == "A text can be sent now."
+    key_named("app").rule({"hours": "00:00-24:00", "quiet_hours": "22:00-24:00"}, TUESDAY_NOON)
+    found = lines(SYDNEY, "--key", "app", "--at", "2026-03-08T05:00")
+    assert found[3] == "Business hours (the key's): all day"
+    assert found[4].startswith("Quiet hours (the key's): 10:00 PM – midnight local time; next")
+
+
+LOUISIANA = "+15042345678"
+FREE_SUNDAYS = {  # its windows meet
+    "quiet_hours": None,
+    "quiet_hours_file": {
+        "US-LA": weeks.quiet_hours(
+            "mon-fri 20:00-08:00, sat 20:00-19:59, sun 19:59-08:00, holidays 00:00-24:00"
+        )
+    },
+}
+TO_MONDAY = "8:00 PM, Saturday - 8:00 AM, Monday"
+
+
+@pytest.mark.parametrize(
+    ("when", "window", "rule"),
+    [
+        ("2026-03-08T17:00Z", TO_MONDAY, "quiet hours of Louisiana"),  # Sunday noon
+        ("2026-03-08T02:30Z", TO_MONDAY, "quiet hours of Louisiana"),  # Saturday at 20:30
+        ("2026-03-09T03:00Z", TO_MONDAY, "outside business hours"),  # Sunday at 22:00
+        ("2026-03-09T13:30Z", "8:00 PM - 8:00 AM", "outside business hours"),  # Monday at 8:30
+        ("2026-03-07T23:30Z", TO_MONDAY, "quiet hours of Louisiana"),  # Saturday at 17:30
+        ("2026-07-04T17:00Z", "8:00 PM, Thursday - 8:00 AM, Monday", "quiet hours of Louisiana"),
+    ],
+)
+def test_the_rule_that_decided_is_named_and_windows_that_meet_are_one(
+    when, window, rule, hours, flask_with
+):
+    found = hours(LOUISIANA, "--at", when, **FREE_SUNDAYS)
+    assert found["quiet_hours"] == f"{window} local time"
+    told = flask_with(**PLACES | FREE_SUNDAYS)("hours", LOUISIANA, "--at", when).stdout
+    assert told.splitlines()[-1].endswith(f"): {rule}.")
+    assert f"): {window} local time; " in told
+
+
+def test_where_it_is_always_quiet_the_window_of_the_day_is_named(hours):
+    always = {"quiet_hours": (0, 1440), "quiet_hours_file": {}}
+    found = hours(NEW_YORK, status=1, **always)
+    assert found["quiet_hours"] == "12:00 AM - 12:00 AM local time"
 
 
 @pytest.mark.parametrize("words", [(), ("--key", "app")])
@@ -293,8 +338,8 @@ DATE = "must be an ISO 8601 date and time, like 2026-03-02T14:00:00Z"
         (
             ("2125550123",),
             2,
-            "Invalid value for 'NUMBER': '2125550123': is not a phone number; --region accepts "
-            "national numbers",
+            "Invalid value for 'NUMBER': '2125550123': is not a phone number; put a plus sign "
+            "before its country code, or --region accepts national numbers",
         ),
         ((NEW_YORK, "--key", "shop"), 1, "there is no key named 'shop'"),
         *(

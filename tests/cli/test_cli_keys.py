@@ -6,12 +6,14 @@ import shlex
 
 import pytest
 
-from samples import DAY, HOUR, TUESDAY_NOON
+from samples import DAY, HOUR, NEW_YORK, TUESDAY_NOON
+from stored_messages import again, key_named, store
 from texting.access.audit import Audit
-from texting.access.keys import ApiKey
+from texting.access.keys import ApiKey, Role
 from texting.access.limits import parse
 from texting.database import clock, db
 from texting.events.outbox import EventAddress
+from texting.messages.model import Status
 
 pytestmark = pytest.mark.usefixtures("noon")
 
@@ -143,11 +145,14 @@ def test_an_approver_without_a_group_is_told_that_it_sees_nothing(session):
     session("""
         $ flask keys create ann --role approver
         tms_
+        desk: off (SECRET_KEY), so ann cannot sign in
         ann sees no messages: an approver sees only those of its --group
         $ flask keys create bob --role approver --group sales
         tms_
+        desk: off (SECRET_KEY), so bob cannot sign in
         $ flask keys create olga --role operator
         tms_
+        desk: off (SECRET_KEY), so olga cannot sign in
     """)
 
 
@@ -175,7 +180,7 @@ ANYWHERE = (
     ],
 )
 def test_who_creates_a_key_without_bounds_is_told_so_beside_it(flask_with, words, changes, is_told):
-    result = flask_with(**changes)("keys", "create", "app", *words)
+    result = flask_with(**{"secret_key": "k" * 32} | changes)("keys", "create", "app", *words)
     assert result.exit_code == 0
     assert re.fullmatch(r"tms_\S+\n", result.stdout)
     assert result.stderr == (ANYWHERE if is_told else "")
@@ -194,3 +199,67 @@ def test_a_key_whose_address_cannot_be_stored_is_not_created(no_addresses, refus
     assert refused(*words, status=2).startswith("Error: the database failed: ")
     assert ApiKey.select().count() == 0
     assert Audit.select().count() == 0
+
+
+@pytest.mark.parametrize("role", ["approver", "operator"])
+def test_a_key_for_the_desk_says_that_the_desk_is_off(flask, flask_with, role):
+    words = ("keys", "create", "--role", role, "--group", "red")
+    off = "desk: off (SECRET_KEY), so Ann cannot sign in\n"
+    assert flask(*words, "Ann").stderr == off
+    assert flask_with(secret_key="k" * 32)(*words, "Bob").stderr == ""
+    assert "desk" not in flask("keys", "create", "app", "--limit", "5/s").stderr
+
+
+def test_all_that_send_are_paused_and_resumed_together(session, run_pass, carrier):
+    """The people at the desk go on, and a revoked key, which nobody can pause, is told."""
+    shop, spare = key_named("shop"), key_named("spare key")
+    ApiKey.issue("check", None, TUESDAY_NOON, role=Role.TESTER)
+    ApiKey.issue("late", None, TUESDAY_NOON, expires_at=TUESDAY_NOON - HOUR)
+    for name, role in (("Ann", Role.APPROVER), ("Olga", Role.OPERATOR)):
+        ApiKey.issue(name, "red", TUESDAY_NOON, role=role)
+    key_named("stopped").pause(TUESDAY_NOON)
+    assert ApiKey.named("stopped").revoke(TUESDAY_NOON)
+    shop.pause(TUESDAY_NOON)
+    message, last = store(), store(key=spare)
+    store(key=spare, status=Status.SENT, finished_at=TUESDAY_NOON)
+    spare.revoke(TUESDAY_NOON)
+    session(
+        """
+        $ flask keys pause --all
+        app: paused
+        check: paused
+        late: paused
+        shop: was already paused
+        spare key: revoked, but 1 text of it will be sent: flask messages cancel --key 'spare key'
+        [1]
+        $ flask messages cancel --key "spare key" --yes --status queued
+        1 message: 1 queued
+        MESSAGE: cancelled
+        1 cancelled
+        $ flask keys pause --all
+        app: was already paused
+        check: was already paused
+        late: was already paused
+        shop: was already paused
+    """.replace("MESSAGE", str(last.id))
+    )
+    assert not ApiKey.named("Ann").paused_at
+    run_pass(TUESDAY_NOON)
+    assert carrier.texts == []
+    session("""
+        $ flask keys resume --all
+        app: resumed
+        check: resumed
+        late: resumed
+        shop: resumed
+    """)
+    run_pass(TUESDAY_NOON)
+    assert carrier.numbers == [NEW_YORK]
+    assert again(message).status == Status.SENT
+
+
+@pytest.mark.parametrize("words", [(), ("shop", "--all")])
+@pytest.mark.parametrize("command", ["pause", "resume"])
+def test_one_or_all_have_to_be_given(refused, command, words):
+    line = refused("keys", command, *words, status=2)
+    assert line == "Error: Give the name of a key, or --all."

@@ -4,6 +4,7 @@ import json
 import re
 import uuid
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
@@ -28,6 +29,14 @@ NO_TERMINAL = "There is no terminal to ask on; --yes skips the question."
 def messages(flask):
     """Run `flask messages …`: `messages("approve", message.id)`."""
     return lambda *words: flask("messages", *map(str, words))
+
+
+@pytest.fixture
+def terminal(flask, monkeypatch):
+    """Run a command at a terminal, where it can ask."""
+    stdin = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(base, "sys", SimpleNamespace(stdin=stdin))
+    return flask
 
 
 @pytest.fixture
@@ -224,7 +233,7 @@ def test_show_prints_one_object_with_all_there_is_to_know(messages):
         **dict.fromkeys(("manual_mode", "available_to_group"), False),
         **dict.fromkeys(("send_date", "first_send_at", "send_at", "created_at"), NOON),
         **dict.fromkeys(("approved_at", "last_error_at", "receipt_at", "event_delivered_at")),
-        **dict.fromkeys(("approved_by", "cancelled_by", "carrier", "waits_for")),
+        **dict.fromkeys(("approved_by", "cancelled_by", "note", "carrier", "waits_for")),
         "blocked_because": None,
     }
 
@@ -344,38 +353,174 @@ def test_all_texts_of_a_key_that_leaked_are_chosen_by_its_name(messages, command
 
     there, elsewhere = stored(to=LONDON, country="GB"), stored()
     kept = [stored("app", country="GB"), stored(status=Status.SENT), stored(status=Status.SENDING)]
-    result = messages(command, "--key", "shop", "--country", "gb")
-    assert (result.exit_code, result.output) == (0, f"{there.id}: {done}\n")
+    for message, options in ((there, ("--country", "gb")), (elsewhere, ())):
+        result = messages(command, "--yes", "--key", "shop", *options)
+        told = f"1 message: 1 {status}\n{message.id}: {done}\n1 {done}\n"
+        assert (result.exit_code, result.output) == (0, told)
     result = messages(command, "--key", "shop")
-    assert (result.exit_code, result.output) == (0, f"{elsewhere.id}: {done}\n")
-    result = messages(command, "--key", "shop")
-    assert (result.exit_code, result.output) == (0, "")
+    assert (result.exit_code, result.output) == (0, f"0 {done}\n"), "none, and no question"
     assert [again(message).__data__ for message in kept] == [message.__data__ for message in kept]
+
+
+CHOICES = (
+    "--key b",
+    f"--to {LONDON}",
+    "--country FR",
+    "--since 2h",
+    "--until 2026-03-03T16:30Z",
+    "--group red",
+    "--visible-to b",
+)
+
+
+@pytest.mark.parametrize("options", [*CHOICES, f"--key b --to {LONDON}", "--key a --since 30m"])
+@pytest.mark.parametrize("command", ["cancel", "retry"])
+def test_what_a_list_shows_is_what_is_changed(messages, listed, command, options):
+    """By the same options, those that the command can change; the others stay as they are."""
+    for status in Status:
+        for key, to, country, age in (
+            ("a", NEW_YORK, "US", 0 * HOUR),
+            ("b", LONDON, "GB", HOUR),
+            ("c", LONDON, "FR", 3 * HOUR),
+        ):
+            about = {"key": key_named(key, "red" if key == "b" else "blue"), "to": to}
+            ended = {"finished_at": TUESDAY_NOON if status in FINISHED else None}
+            held(status, now=TUESDAY_NOON - age, country=country, **about, **ended)
+    before = {message.id: message.status for message in Message.select()}
+    expected = {id for id in listed(*options.split()) if before[id] in ALLOWED[command]}
+    result = messages(command, "--yes", *options.split())
+    changed = {each.id for each in Message.select() if each.status != before[each.id]}
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert changed == expected
+    assert len(expected) < sum(status in ALLOWED[command] for status in before.values())
+    assert result.stdout.splitlines()[-1] == f"{len(expected)} {DONE[command]}"
+
+
+@pytest.mark.parametrize("command", ["cancel", "retry"])
+@pytest.mark.parametrize("status", Status)
+def test_only_one_status_is_changed_where_one_is_chosen(messages, command, status):
+    for each in Status:
+        held(each, finished_at=TUESDAY_NOON if each in FINISHED else None)
+    result = messages(command, "--status", status, "--yes")
+    done = status in ALLOWED[command]
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[-1] == f"{int(done)} {DONE[command]}"
+    assert Message.select().where(Message.status == status).exists() != done
+
+
+def test_what_is_chosen_is_counted_before_anything_is_changed(terminal):
+    for number, status in ((3, Status.BLOCKED), (12, Status.FAILED), (1, Status.EXPIRED)):
+        store_many(number, status=status, finished_at=TUESDAY_NOON)
+    store(status=Status.FAILED, finished_at=TUESDAY_NOON, to=None, message=None)  # redacted
+    store(status=Status.FAILED, finished_at=TUESDAY_NOON, auto_reply_to="STOP")
+    counts = "16 messages: 12 failed, 3 blocked, 1 expired\n"
+    for answer, moved in (("n", 0), ("", 0), ("y", 16)):
+        result = terminal("messages", "retry", "--key", "app", input=f"{answer}\n")
+        assert (result.exit_code, result.stdout.startswith(counts)) == (int(not moved), True)
+        assert "Resend them? [y/N]" in result.stderr
+        assert Message.select().where(Message.status == Status.SCHEDULED).count() == moved
+    assert result.stdout.endswith("16 queued again\n")
+
+
+def test_without_a_terminal_nothing_that_is_chosen_is_changed(session):
+    message = store()
+    session(f"""
+        $ flask messages cancel --to {NEW_YORK}
+        1 message: 1 queued
+        Error: Cancel it? {NO_TERMINAL}
+        [1]
+    """)
+    assert again(message).status == Status.QUEUED
+
+
+def test_what_comes_while_somebody_is_asked_is_not_changed(messages, monkeypatch):
+    counted = store(status=Status.FAILED, finished_at=TUESDAY_NOON)
+    later = []
+
+    def agree(question, yes):
+        later.append(store(status=Status.FAILED, finished_at=TUESDAY_NOON))
+
+    monkeypatch.setattr(base, "confirm", agree)
+    assert messages("retry", "--status", "failed").stdout.endswith("1 queued again\n")
+    assert (again(counted).status, again(later[0]).status) == (Status.SCHEDULED, Status.FAILED)
+
+
+def test_a_text_that_goes_while_somebody_is_asked_is_told(messages, monkeypatch):
+    first, second = store(), store()
+    gone = {"status": Status.SENT, "finished_at": TUESDAY_NOON}
+    monkeypatch.setattr(
+        base, "confirm", lambda *_: Message.update(gone).where(Message.id == first.id).execute()
+    )
+    result = messages("cancel", "--key", "app")
+    assert (result.exit_code, result.stderr) == (1, f"{first.id}: not cancelled: sent at {NOON}\n")
+    assert result.stdout.endswith(f"{second.id}: cancelled\n1 cancelled\n")
+
+
+def test_what_was_cancelled_in_doubt_is_chosen_only_once(messages):
+    store(in_doubt=1)
+    assert messages("cancel", "--key", "app", "--yes").stdout.endswith("\n1 cancelled\n")
+    assert messages("cancel", "--key", "app").output == "0 cancelled\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("  wrong\n price ", "wrong price"),
+        ("x" * 500, "x" * 500),
+        (" ", None),
+        ("\udcff!", "\ufffd!"),
+    ],
+)
+def test_who_cancels_may_say_why(messages, given, kept):
+    by_id, chosen = store(), store(to=LONDON)
+    for words in ((by_id.id,), ("--to", LONDON, "--yes")):
+        assert messages("cancel", *words, "--note", given).exit_code == 0
+    for message in (by_id, chosen):
+        shown = json.loads(messages("show", message.id).stdout)
+        assert (shown["status"], shown["note"]) == ("cancelled", kept)
+
+
+def test_a_note_that_is_too_long_cancels_nothing(refused):
+    message = store()
+    line = refused("messages", "cancel", str(message.id), "--note", "x" * 501)
+    assert line == "Error: a note has 500 characters at most: this one has 501"
+    assert again(message).status == Status.QUEUED
 
 
 def test_what_waits_for_a_number_is_cancelled(messages):
     wanted = [store(to=LONDON), store(to=LONDON, status=Status.SCHEDULED, key=key_named("shop"))]
     kept = [store(), held(Status.SENDING, to=LONDON)]
-    result = messages("cancel", "--to", LONDON)
+    result = messages("cancel", "--to", LONDON, "--yes")
     assert (result.exit_code, result.stderr) == (0, "")
-    done = {f"{each.id}: cancelled" for each in wanted}
-    assert {*result.stdout.splitlines()} == done
+    counts, *done, total = result.stdout.splitlines()
+    assert (counts, total) == ("2 messages: 1 scheduled, 1 queued", "2 cancelled")
+    assert {*done} == {f"{each.id}: cancelled" for each in wanted}
     assert [again(message).__data__ for message in kept] == [message.__data__ for message in kept]
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        *((), ("--country", "US"), ("ID", "--key", "app"), ("ID", "--country", "US")),
-        *(("--key", "app", "--country", "USA"), ("--key", ""), ("--status", "failed")),
+        *((), ("--yes",), ("ID", "--key", "app"), ("ID", "--country", "US", "--yes")),
+        *(("--key", "app", "--country", "USA"), ("--key", ""), ("--status", "good")),
     ],
 )
 @pytest.mark.parametrize("command", DONE)
-def test_ids_or_a_key_have_to_be_given(messages, command, words):
+def test_ids_or_what_chooses_them_have_to_be_given(messages, command, words):
     message = store(status=min(ALLOWED[command]), manual_mode=True, finished_at=TUESDAY_NOON)
     result = messages(command, *(message.id if word == "ID" else word for word in words))
     assert (result.exit_code, result.stdout) == (2, "")
+    if command != "approve" and not {"USA", "", "good"} & {*words}:
+        line = result.stderr.splitlines()[-1]
+        assert line == "Error: Name messages by id, or choose them with --key or --to."
     assert again(message).__data__ == message.__data__
+
+
+def test_approve_takes_ids_alone(messages):
+    """Nobody approves by a filter what nobody has read."""
+    message = store(manual_mode=True)
+    assert messages("approve", "--key", "app", "--yes").exit_code == 2
+    assert not again(message).approved
 
 
 def test_the_ids_of_a_list_are_all_printed_alone(messages, listed):
@@ -498,8 +643,10 @@ def test_what_still_waits_can_be_cancelled_and_then_forgotten(session, database_
         $ flask messages redact --to {NEW_YORK}
         0 redacted
         {message.id}: not redacted: scheduled
-        $ flask messages cancel --to {NEW_YORK}
+        $ flask messages cancel --yes --to {NEW_YORK}
+        1 message: 1 scheduled
         {message.id}: cancelled
+        1 cancelled
         $ flask messages redact --to {NEW_YORK}
         1 redacted
         $ flask messages redact --to {NEW_YORK}

@@ -1,6 +1,7 @@
 """flask keys rules: rules of a key in place of the settings."""
 
 import json
+from datetime import timedelta
 
 import pytest
 
@@ -14,6 +15,7 @@ FORMS = {
     "check-dnc": "always",
     "expire-after": "10m",
     "countries": "US,CA",
+    "recipient-limit": "3/24h",
 }
 NO_SUCH = "no country with telephone numbers has the ISO 3166 code"
 UNKNOWN = {"US,UK": "UK (did you mean GB?)", "xx,aq,us": "AQ, XX", "US,all": "ALL"}
@@ -72,6 +74,7 @@ def test_a_rule_is_kept_as_it_is_meant(app_key, session):
         expire-after: default
         urgent: no
         countries: default
+        recipient-limit: default
     """)
 
 
@@ -89,6 +92,14 @@ def test_a_rule_is_kept_as_it_is_meant(app_key, session):
             for text in ("", ",", "US,,CA", "US,", " ,US", "US CA", "+1", "ＵＳ", "U", "none")
         ),
         *(("countries", text, f"countries: {NO_SUCH} {code}") for text, code in UNKNOWN.items()),
+        *(
+            ("recipient-limit", text, "recipient-limit: must be a number and a window, like 3/24h")
+            for text in ("", "3", "3/24s", "3/h", "3/24h,1/1h", "all", "3/24h\0", "\ud800")
+        ),
+        *(
+            ("recipient-limit", text, "recipient-limit: must be a whole number from 1 to 999999999")
+            for text in ("0/24h", "-1/24h", "/24h", "1000000000/1d", "３/24h", "1p/24h")
+        ),
         ("expire-after", "\0", "expire-after: must be minutes, hours or days, like 30m, 72h or"),
         ("hours", "\ud800", "hours: must be an opening and a closing time, like 09:00-17:00"),
     ],
@@ -117,6 +128,30 @@ def test_a_rule_that_cannot_be_used_changes_nothing_and_names_key_and_mistake(
 def test_countries_are_kept_in_their_order_each_once(app_key, rules, text, kept):
     assert rules("--countries", text)["countries"] == kept
     assert rules()["countries"] == kept
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"), [(" 3/24H ", "3/24h"), ("NONE", "none"), ("1/9999d", "1/9999d")]
+)
+def test_a_limit_of_recipients_is_kept_as_it_is_meant(app_key, rules, text, kept):
+    assert rules("--recipient-limit", text)["recipient-limit"] == kept
+    assert rules()["recipient-limit"] == kept
+
+
+@pytest.mark.parametrize("name", ["keep_texts", "keep_messages"])
+@pytest.mark.parametrize("command", ["rules", "create"])
+def test_a_limit_of_recipients_counts_no_longer_than_texts_are_kept(
+    name, command, app, run, refused
+):
+    if command == "rules":
+        run("keys", "create", "app")
+    app.config["SETTINGS"] = app.config["SETTINGS"]._replace(**{name: timedelta(days=2)})
+    line = refused("keys", command, "app", "--recipient-limit", "3/49h")
+    assert line == (
+        "Error: the key 'app': recipient-limit: must not have a longer window than "
+        f"{name.upper()}, after which a text counts no more"
+    )
+    run("keys", command, "app", "--recipient-limit", "3/48h")
 
 
 def test_rules_of_a_revoked_key_are_refused(app_key, run, rules, refused):

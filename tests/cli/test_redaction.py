@@ -19,6 +19,7 @@ from stored_messages import FAKE, connection_of, decide_on, key_named, store, st
 from texting import database
 from texting.access.do_not_call import LastReply, OptedOut
 from texting.access.keys import ApiKey
+from texting.access.places import KnownPlace
 from texting.access.sign_ins import SignIn
 from texting.carriers import IncomingText, OptOut, Part, Receipt
 from texting.database import clock, sqlite
@@ -26,6 +27,7 @@ from texting.events.outbox import Event, EventAddress
 from texting.messages import receipts
 from texting.messages.early_receipts import EarlyReceipt
 from texting.messages.model import Message, Status
+from texting.recipients import Residence
 from texting.replies import inbound, opt_outs
 from texting.web import bodies
 
@@ -103,11 +105,13 @@ def test_under_load_nothing_is_left_in_the_files(redact, database_url, words):
 # Every column of text: what it may hold of a person, and what becomes of that
 
 FORGOTTEN = {
-    "message": {"to", "message", "request_digest", "response", "idempotency_key"},
+    "message": {"to", "message", "note", "request_digest", "response", "idempotency_key"},
     "reply": {"number", "text", "pieces"},
     "event": {"body"},  # what was replied
     "early_receipt": {"phone"},
     "last_reply": {"number"},
+    "known_place": {"number", "place"},
+    "attempt": {"allowed"},  # where somebody lives
     "sign_in": {"looks_for"},
 }
 KEPT_ON_PURPOSE = {
@@ -121,7 +125,7 @@ NO_NUMBER_AND_NO_TEXT = {
     | {"quiet_hours", "check_dnc", "countries", "expire_after"},
     "attempt": {"carrier", "result", "reference", "words", "receipt"},
     "audit": {"who", "what", "key_name", "details"},
-    "carrier_state": {"name", "trouble", "stand_ins"},
+    "carrier_state": {"name", "trouble", "logged", "stand_ins"},
     "opt_out": {"source"},
     "do_not_call": {"source"},
     "do_not_call_history": {"kind", "what", "why", "who"},
@@ -153,6 +157,7 @@ def written_to(number):
     guess = bodies.digest({"to": number, "message": TEXT})
     answer = json.dumps({"to_phone_normalized": number, "message": "an answer"})
     ended(to=number, request_digest=guess, response=answer, idempotency_key=f"for-{number}")
+    ended(to=number, status=Status.CANCELLED, cancelled_by="Ann", note="a note to tell why")
     EventAddress.set(key_named("app"), "http://127.0.0.1:9/", TUESDAY_NOON)
     store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON)
     receipts.record_receipts([Receipt("R1", True, None, number)], TUESDAY_NOON, FAKE)
@@ -163,6 +168,7 @@ def written_to(number):
     inbound.record(said, TUESDAY_NOON + SECOND, RULES)
     assert [each.number for each in LastReply.select()] == [number]
     assert Event.select().count() == 3
+    KnownPlace.put({number: Residence("America/Boise")}, TUESDAY_NOON)
     key = {"key": key_named("Olga"), "digest": "-"}
     SignIn.create(id="1", began_at=TUESDAY_NOON, looks_for=f"a search {number}", **key)
     return [
@@ -170,10 +176,12 @@ def written_to(number):
         number,
         TEXT,
         guess,
+        "a note",
         "an answer",
         "a whole reply",
         "a first part",
         "a part alone",
+        "America/Boise",
     ]
 
 

@@ -40,7 +40,7 @@ def test_a_query_that_locks_rows_finds_them():
         assert db.lock_rows(ApiKey.select()).get().name == "a"
 
 
-def test_the_database_knows_its_name_and_its_time(kind):
+def test_the_database_knows_its_name_and_its_time(clock_of_postgres, kind):
     theirs = db.read_clock()
     assert db.product.lower() == kind
     assert (theirs is None) == (kind == "sqlite")

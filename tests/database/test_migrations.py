@@ -14,6 +14,8 @@ from running import ROOT
 from texting import database
 from texting.database import db
 from texting.messages.attempts import Attempt
+from texting.messages.heartbeat import Heartbeat
+from texting.messages.model import Message
 
 pytestmark = on_both
 
@@ -127,6 +129,41 @@ def test_what_1_0_0_left_open_keeps_the_id_with_which_it_was_given(migrated_by):
     assert database.upgrade() == MIGRATIONS[1:]
     (found,) = Attempt.of_messages([id]).values()
     assert [each.copy for each in found] == [0, 0, 1, 1]
+
+
+def test_what_1_0_0_left_in_doubt_is_recounted_and_dead_owners_are_forgotten(migrated_by):
+    migrated_by(["0001_tables"])
+    new = "INSERT INTO {} ({}) VALUES ({})".format
+    db.execute_sql(new("api_key", "id, name, digest, created_at", "1, 'app', 'digest', 0"))
+    ids, owner = [uuid.uuid4().hex for _ in range(3)], uuid.uuid4().hex
+    db.execute_sql(new("heartbeat", "sender, beats, beat_at", f"'{owner}', 1, 0"))
+    columns = "id, key_id, first_send_at, send_at, expires_at, status, manual_mode, created_at"
+    columns += ", available_to_group, check_dnc, approved, attempts, max_retries, parts, country"
+    columns += ", lane, in_doubt, claims_before_retry"
+    usual = "1, 0, 0, 0, 'queued', false, 0, false, false, true, 2, 3, 1, 'US'"
+    of_each = ("US!eu>us?us?us?eu", 1, 0), ("US?us", 5, 1), ("US", 0, 0)
+    for id, (lane, in_doubt, before) in zip(ids, of_each, strict=True):
+        values = f"'{id}', {usual}, '{lane}', {in_doubt}, {before}"
+        db.execute_sql(new("message", columns, values))
+    attempts = [
+        *((ids[0], 1, "us", "'unclear'", 7, None), (ids[0], 2, "eu", "'unclear'", "NULL", None)),
+        *((ids[0], 3, "us", "'taken'", "NULL", None), (ids[1], 1, "us", "'unclear'", 7, owner)),
+        *((ids[1], 2, "us", "'unclear'", 7, uuid.uuid4().hex),),
+        *((ids[2], 1, "us", "NULL", "NULL", owner),),
+    ]
+    columns = "message_id, claim_number, carrier, result, ask_at, sender, begun_at"
+    for id, number, carrier, result, ask_at, sender in attempts:
+        sender = f"'{sender}'" if sender else "NULL"
+        values = f"'{id}', {number}, '{carrier}', {result}, {ask_at}, {sender}, 0"
+        db.execute_sql(new("attempt", columns, values))
+    database.upgrade()
+    found = {each.id.hex: each for each in Message.select()}
+    repeated = [(found[id].lane, found[id].in_doubt) for id in ids]
+    assert repeated == [("US!eu>us?us?", 2), ("US?us", 1), ("US", 0)]
+    owners = [each.sender_id for each in Attempt.of_messages([ids[1]])[uuid.UUID(ids[1])]]
+    assert owners == [uuid.UUID(owner), None]
+    Heartbeat.delete().execute()
+    assert not Attempt.select().where(Attempt.sender.is_null(False)).exists()
 
 
 def test_a_database_of_a_draft_is_refused(migrated):

@@ -285,7 +285,9 @@ def test_all_of_a_page_can_be_selected_without_a_script(approver):
 
 MEANWHILE = {
     "was approved by Bob": lambda m: decide_on(m).approve("Bob", TUESDAY_NOON),
-    "was refused by Bob": lambda m: decide_on(m).decide(False, "Bob", TUESDAY_NOON),
+    "Bob has already refused this text. +1 212-555-0123": lambda m: decide_on(m).decide(
+        False, "Bob", TUESDAY_NOON
+    ),
     "was approved by Bob and was sent": lambda m: (
         decide_on(m).approve("Bob", TUESDAY_NOON)
         and receipts.record_accepted({m.id: None}, TUESDAY_NOON, FAKE)
@@ -306,7 +308,7 @@ def test_what_changed_meanwhile_is_reported_and_stays(approver, words, button):
     MEANWHILE[words](message)
     before = vars(again(message))["__data__"]
     approver.press(button, message)
-    assert "1 text not changed" in approver.page.text
+    assert ("1 text not changed" in approver.page.text) is not words.startswith("Bob has")
     assert words.removeprefix("was approved by Bob and ") in approver.page.text
     assert vars(again(message))["__data__"] == before
 

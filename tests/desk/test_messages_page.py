@@ -102,7 +102,10 @@ def test_keys_that_send_are_offered_each_name_once(operator, run):
     [
         *((f"key={key}", 400, "no such key") for key in ("none", "%00")),
         *((f"day={d}", 400, "2026-11-24") for d in ("x", "2026-02-30", "9999-12-31", "%00")),
-        *((f"day={day}", 200, "No messages") for day in ("0001-01-01", "1969-12-31", "9999-12-30")),
+        *(
+            (f"day={day}", 200, "No message matches")
+            for day in ("0001-01-01", "1969-12-31", "9999-12-30")
+        ),
     ],
 )
 def test_what_there_is_not_is_a_page_that_says_so(operator, asked, status, words):
@@ -139,7 +142,7 @@ def test_no_address_of_a_search_has_the_number(asked_for, operator):
         ask(f"text {n}", to=LONDON)
     store(message="another")
     assert search(operator, "+44 20 8366 1178").status_code == 200
-    assert "No messages" in operator.page.text
+    assert "No message matches" in operator.page.text
     search(operator, "+44 20 8366 1177")
     seen, page = [], operator.at
     while page:

@@ -9,6 +9,7 @@ from databases import on_both
 from desk_visitor import PAGES, Visitor, ask, ask_many, copy_of, guarded, next_page, unlike, walk
 from samples import HOUR, NEW_YORK, TUESDAY_NOON
 from stored_messages import store
+from texting.desk import cards
 from texting.messages import model
 from texting.messages.model import Message, Status
 
@@ -181,11 +182,13 @@ def store_thousand_like(message):
 
 
 @on_both
-def test_more_than_a_thousand_are_not_counted(approver, operator):
+def test_what_is_looked_over_is_counted_and_of_an_hour_a_thousand(approver, operator, monkeypatch):
     store_thousand_like(ask(status=Status.SCHEDULED, send_at=TUESDAY_NOON + HOUR))
     store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 2 * HOUR)
-    for visitor in (approver, operator):
-        assert "Waiting for approval 1,000+" in visitor.read()
+    for most, count in ((1_001, "1,001+"), (1_002, "1,001"), (cards.LOOKED_OVER, "1,001")):
+        monkeypatch.setattr(cards, "LOOKED_OVER", most)
+        for visitor in (approver, operator):
+            assert f"Waiting for approval {count} " in visitor.read()
     words = "1,001+ texts ( 1,000+ not approved ). Busiest hour: 6:00 PM UTC , 1,000+ texts."
     assert f"Next 24 hours: {words}" in operator.page.text
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from desk_visitor import ask, ask_many, issue, next_page, rows, signed_in, unlike
+from desk_visitor import UNDONE, ask, ask_many, issue, next_page, rows, signed_in, unlike
 from samples import HOUR, TUESDAY_NOON
 from stored_messages import again, decide_on
 from texting.access.keys import Role
@@ -74,7 +74,7 @@ def test_it_has_all_results_of_the_minute_each_with_its_undo(approver):
     approver.post("/desk/", [*form["inputs"], ("undo-refuse", refused["value"])])
     assert (again(asked[0]).status, again(asked[2]).approved) == (Status.SCHEDULED, True)
     told, *below = rows(approver)
-    assert told.startswith("1 text no longer refused: +1 212-555-0123 1 text approved")
+    assert told.startswith("Refusal of 1 text undone: +1 212-555-0123 1 text approved")
     assert below == ["text 1", "text 2", "text 4"]
     assert len(approver.page.buttons("Undo")) == 1
 
@@ -91,6 +91,7 @@ def test_several_have_one_result(approver):
     assert again(second).approved
 
 
+DECIDED = r"(?:1 text [a-z]+|[A-Z][a-z]+ of 1 text undone):"
 PAST = {"Approve": "approved", "Refuse": "refused", "Cancel": "cancelled"}
 
 
@@ -105,16 +106,18 @@ PAST = {"Approve": "approved", "Refuse": "refused", "Cancel": "cancelled"}
 def test_a_new_answer_stands_in_place_of_the_old_one(operator, buttons, page):
     """Only the latest result about a text is shown, in lists and on its own page."""
     others, text = ask_many(3), ask("text 9", send_at=TUESDAY_NOON + HOUR)
-    own, past = f"/desk/messages/{text.id}", None
+    own, last = f"/desk/messages/{text.id}", None
     operator.press("Refuse", others[1], on="/desk/messages")
     for button in buttons.split():
         operator.press(button, text, on=own if page == "its own" else page)
-        past = PAST.get(button) or f"no longer {past}"
+        past = PAST.get(button)
+        new = f"1 text {past}:" if past else f"{UNDONE[last]} of 1 text undone:"
+        last = past
         operator.open("/desk/messages")
-        told = re.findall(r"1 text ([a-z ]+ed):", operator.page.text)
-        assert sorted(told) == sorted(["refused", past])
+        told = re.findall(DECIDED, operator.page.text)
+        assert sorted(told) == sorted(["1 text refused:", new])
         operator.open(own)
-        assert re.findall(r"1 text ([a-z ]+ed):", operator.page.text) == [past]
+        assert re.findall(DECIDED, operator.page.text) == [new]
 
 
 @pytest.mark.parametrize("first", ["done", "missed"])
@@ -130,7 +133,7 @@ def test_of_several_that_were_answered_anew_one_leaves_the_old_result(approver, 
     anew = "undo-refuse" if first == "done" else "refuse"
     approver.send(own, **{anew: asked[1].id.hex})
     approver.open()
-    new = "1 text no longer refused: +1 212-555-0123"
+    new = "Refusal of 1 text undone: +1 212-555-0123"
     if first == "missed":
         new = "1 text not changed: +1 212-555-0123 was approved by Bob and waits for the carrier."
     old = "2 texts refused: +1 212-555-0123 , +1 212-555-0123 Undo for 60 seconds"
@@ -147,7 +150,7 @@ def test_of_many_one_is_undone_on_its_own_page_and_the_others_together(approver)
     named = " , ".join(["+1 212-555-0123"] * 3)
     assert f"12 texts refused: {named} and 9 more Undo for 60 seconds" in approver.read()
     approver.press("Undo")
-    assert "12 texts no longer refused" in approver.page.text
+    assert "Refusal of 12 texts undone" in approver.page.text
     assert "Waiting for approval 13" in approver.page.text
 
 

@@ -1,15 +1,16 @@
 """Texts that are alike are one card while they wait, decided and undone together."""
 
 import re
+import uuid
 from base64 import urlsafe_b64encode
 
 import pytest
 
 from app import create_app
 from databases import on_both
-from desk_visitor import ask, ask_many, signed_in, unlike
+from desk_visitor import UNDONE, ask, ask_many, signed_in, unlike
 from own_threads import at_once
-from samples import DAY, LONDON, MINUTE, SECOND, TUESDAY_NOON
+from samples import DAY, LONDON, MILLISECOND, MINUTE, SECOND, TUESDAY_NOON
 from stored_messages import again, decide_on, store, store_many
 from texting.access.audit import Audit
 from texting.access.limits import parse_recipient_limit
@@ -55,12 +56,12 @@ def test_they_are_one_card_with_how_many_where_to_and_three_to_read(request, per
     text = visitor.read()
     assert "5 similar texts 4 to United States, 1 to United Kingdom" in text
     assert "The first: 12:00 PM there , in 24 hours" in text
-    assert "5 parts · Requested by shop · Show each Refuse all Approve all 5" in text
+    assert "5 parts · Requested by shop · Show each Note Refuse all Approve all 5" in text
     html = visitor.response.text
     read = re.findall(
-        r"Hi <mark>([\w ]+),</mark> our sale starts on Friday: <mark>\d+%</mark>", html
+        r"Hi <mark>([\w ]+)</mark>, our sale starts on Friday: <mark>\d+</mark>% off", html
     )
-    assert read == ["Ann", "Carla de Cruz", "Bob"], "the first, the shortest, the longest, others"
+    assert read == ["Ann", "Carla de Cruz", "Bob"], "the first, and those least like it"
     assert len(visitor.page.buttons("Approve")) == 1
     assert "Waiting for approval 6" in text
     assert str(alone.id) in html
@@ -243,11 +244,11 @@ def test_an_approver_sees_and_decides_nothing_of_others(approver, operator, hidd
     [
         "all.",
         "all.1",
-        "all.1.",
-        "all.1.A",
-        "all.x.AAAA",
-        "all.9999999999.AAAAAA",
-        "all.1.ééé",
+        "all.AAAA",
+        f"all.{'A' * 23}",
+        f"all.1.{'A' * 22}",
+        f"all.{'A' * 21}é",
+        f"all.{'A' * 22}\n",
         "at.",
         "at.x",
     ],
@@ -260,16 +261,37 @@ def test_the_button_of_no_card_is_refused(approver, value, action):
     assert waiting().count() == 4
 
 
+def value_of(ids):
+    """The value of the buttons of a card of these texts."""
+    whole = b"".join(id.bytes for id in ids)
+    return f"all.{urlsafe_b64encode(whole).decode().rstrip('=')}"
+
+
 def test_a_form_has_room_for_all_that_is_looked_over(approver):
-    """10,000 texts on one card, and all boxes of the page."""
-    ids = b"".join(n.to_bytes(4) for n in range(cards.LOOKED_OVER))
+    """10,000 texts on one card, all boxes of the page, and a note to some."""
+    ids = [uuid.UUID(int=n) for n in range(cards.LOOKED_OVER)]
     approver.open()
-    fields = [
-        ("csrf_token", approver.token),
-        ("approve", f"all.1.{urlsafe_b64encode(ids).decode().rstrip('=')}"),
-    ]
-    fields += [("id", "x" * 36)] * 50
+    fields = [("csrf_token", approver.token), ("refuse", value_of(ids))]
+    fields += [("id", "x" * 36), (f"note-{uuid.UUID(int=0)}", "é" * 100)] * 50
     assert approver.post("/desk/", fields).status_code == 200
+    assert "10,000 texts of the card no longer waited for approval." in approver.page.text
+    more = value_of([*ids, uuid.uuid4()])
+    assert approver.send("/desk/", approve=more).status_code == 400
+
+
+@on_both
+@pytest.mark.parametrize("words", ["Approve all 4", "Refuse all"])
+def test_a_button_decides_exactly_what_was_drawn(approver, words):
+    """And no text that came since, however little its id differs."""
+    asked = newsletter()
+    approver.open()
+    came = [
+        ask(TEXT.format("Eve", 7), id=uuid.UUID(int=each.id.int ^ 1 << bit))
+        for each in asked
+        for bit in (0, 47, 90, 120)
+    ]
+    approver.press(words)
+    assert {each.id for each in waiting()} == {each.id for each in came}
 
 
 # What is undone
@@ -293,21 +315,30 @@ def test_undo_takes_back_exactly_what_was_decided(approver, at, words, count):
     assert f"and {count - 4} more Undo for 1 second" in approver.read()
     _, (form, undo) = approver.page.buttons("Undo")
     approver.post("/desk/", [*form["inputs"], (undo["name"], undo["value"])])
-    assert f"{count - 1} texts no longer {past}" in approver.page.text
+    assert f"{UNDONE[past]} of {count - 1} texts undone" in approver.page.text
     assert f"{count - 1} texts {past}" not in approver.page.text
     assert {each.id for each in waiting()} == {each.id for each in asked[1:]}
     assert again(asked[0]).approved_by == "Bob"
 
 
-def test_undo_of_many_is_shown_while_one_stays_for_certain(approver, at):
-    asked = many()
-    some = [each.id for each in asked[:30]]
-    Message.update(send_at=TUESDAY_NOON, status=Status.QUEUED).where(Message.id.in_(some)).execute()
-    approver.press("Approve all 60", on="/desk/")
-    assert "Undo for 10 seconds" in approver.page.text
-    at(TUESDAY_NOON + 10 * SECOND)
-    assert "Undo for 50 seconds" in approver.read()
-    Message.update(status=Status.SENT, finished_at=TUESDAY_NOON).execute()
+@pytest.mark.parametrize(("count", "seconds"), [(2, 10), (10, 10), (11, 60), (60, 60)])
+def test_a_card_of_more_than_ten_stays_for_a_minute(
+    approver, run_pass, carrier, at, count, seconds
+):
+    asked = [ask(f"Hi {n}", to=f"+1212555{n:04}") for n in range(100, 100 + count)]
+    approver.press(f"Approve all {count}", on="/desk/")
+    assert f"Undo for {seconds} seconds" in approver.page.text
+    before = TUESDAY_NOON + seconds * SECOND - MILLISECOND
+    run_pass(before)
+    assert carrier.texts == []
+    at(before)
+    approver.press("Undo")
+    assert waiting().count() == count
+    at(TUESDAY_NOON)
+    approver.press(f"Approve all {count}", on="/desk/")
+    run_pass(TUESDAY_NOON + seconds * SECOND)
+    assert sorted(carrier.numbers) == [each.to for each in asked]
+    at(TUESDAY_NOON + seconds * SECOND - SECOND)
     assert "Too late to undo" in approver.read()
 
 
@@ -338,6 +369,6 @@ def test_an_undo_of_many_keeps_to_the_limit_of_each_recipient(desk_settings, at)
     Message.update(to=asked[1].to).where(Message.id == asked[0].id).execute()
     store(to=asked[2].to)
     visitor.press("Undo")
-    assert "58 texts no longer refused" in visitor.page.text
+    assert "Refusal of 58 texts undone" in visitor.page.text
     left = {each.to for each in Message.select().where(Message.status == Status.CANCELLED)}
     assert left == {asked[1].to, asked[2].to}

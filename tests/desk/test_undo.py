@@ -5,10 +5,10 @@ import json
 import pytest
 
 from databases import on_both
-from desk_visitor import ask, signed_in
+from desk_visitor import UNDONE, ask, signed_in
 from own_threads import at_once
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, SECOND, TUESDAY_NOON
-from stored_messages import FAKE, again, decide_on, store
+from stored_messages import FAKE, again, decide_on, key_named, store
 from texting.access.audit import Action, Audit
 from texting.access.do_not_call import OptedOut
 from texting.access.keys import ApiKey
@@ -40,7 +40,7 @@ def test_a_decision_names_its_text_and_is_undone(operator, at, button, where):
     undo = {f"undo-{button.lower()}": message.id}
     at(TUESDAY_NOON + MINUTE - MILLISECOND)
     operator.send(page, **undo)
-    assert f"1 text no longer {told}: +1 212-555-0123" in operator.page.text
+    assert f"{UNDONE[told]} of 1 text undone: +1 212-555-0123" in operator.page.text
     assert not operator.page.buttons("Undo")
     assert columns(message) == before
     operator.send(page, **undo)
@@ -113,7 +113,7 @@ def test_of_several_the_undo_is_of_those_that_are_still_here(approver, at):
     at(TUESDAY_NOON + 11 * SECOND)
     assert "Undo for 49 seconds" in approver.read()
     approver.press("Undo")
-    assert "1 text no longer approved" in approver.page.text
+    assert "Approval of 1 text undone" in approver.page.text
     assert [again(each).approved for each in (due, tomorrow)] == [True, False]
 
 
@@ -259,3 +259,29 @@ def test_an_undo_of_a_testers_text_keeps_to_no_limit(database_url, tester):
     assert decide_on(message).cancel("Olga", TUESDAY_NOON)
     store()
     assert decide_on(message).undo_cancel("Olga", TUESDAY_NOON, parse_recipient_limit("1/24h"))
+
+
+@on_both
+@pytest.mark.parametrize(
+    ("own", "is_undone"), [("1/24h", False), ("2/24h", True), ("none", True), (None, False)]
+)
+def test_an_undo_keeps_to_its_keys_own_limit_of_recipients(database_url, own, is_undone):
+    key = key_named("app")
+    ApiKey.update(recipient_limit=own).where(ApiKey.id == key.id).execute()
+    message = store(key=key)
+    assert decide_on(message).cancel("Olga", TUESDAY_NOON)
+    store(key=key)
+    for _ in range(2 * (own is not None)):
+        store(key=key_named("other"))
+    undone = decide_on(message).undo_cancel("Olga", TUESDAY_NOON, parse_recipient_limit("1/24h"))
+    assert undone == [message.id] * is_undone
+
+
+@on_both
+def test_an_undo_keeps_to_a_keys_limit_where_there_is_no_setting(database_url):
+    key = key_named("app")
+    ApiKey.update(recipient_limit="1/24h").where(ApiKey.id == key.id).execute()
+    message = store(key=key)
+    assert decide_on(message).cancel("Olga", TUESDAY_NOON)
+    store(key=key)
+    assert not decide_on(message).undo_cancel("Olga", TUESDAY_NOON)

@@ -120,7 +120,7 @@ def test_a_late_report_of_the_first_carrier_says_nothing_of_the_next():
         Status.UNDELIVERED, finished_at=TUESDAY_NOON, carrier="first", carrier_reference="SM1"
     )
     assert decide_on(message).retry(TUESDAY_NOON, 3 * DAY)
-    begun = {"carrier": FAKE, "begun_at": TUESDAY_NOON, "sender": SENDER}
+    begun = {"carrier": FAKE, "begun_at": TUESDAY_NOON}
     Attempt.create(message=message, claim_number=2, **begun)
     Message.update(status=Status.SENDING, claim_number=2).execute()
     receipts.record_accepted({message.id: "SM2"}, TUESDAY_NOON, FAKE, {message.id: 2})

@@ -500,7 +500,7 @@ def test_an_operators_add_beside_many_starts_and_stops_is_never_lost():
         for _ in range(30):
             DoNotCall.add([NEW_YORK], clock.now(), "operator")
             assert DoNotCall.get_by_id(NEW_YORK).source == "operator", "it was lost"
-            do_not_call.remove([NEW_YORK], clock.now(), "shell")
+            do_not_call.remove([NEW_YORK], clock.now(), "shell", opted_out=True)
 
     at_once(reply, reply, change_list)
 
@@ -522,7 +522,7 @@ def test_a_stop_blocks_what_waits_and_nothing_else():
 def test_an_invalid_number_joins_no_list_and_leaves_a_trace_without_it(number, stop, caplog):
     OptedOut.add([number], TUESDAY_NOON - DAY, "reply")
     if stop:
-        do_not_call.remove([number], TUESDAY_NOON - DAY, "shell")
+        do_not_call.remove([number], TUESDAY_NOON - DAY, "shell", opted_out=True)
     inbound.record_reports([OptOut(number, stop, "reply")], TUESDAY_NOON, "asked", FAKE)
     assert OptedOut.lists(number) is not stop
     assert "its number is not valid" in caplog.text

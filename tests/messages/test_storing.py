@@ -28,6 +28,7 @@ pytestmark = on_both
 
 MIDNIGHT = TUESDAY_NOON.replace(hour=0)
 KEYS = {"free": "", "other": "", "tight": "2/min,4/d", "wide": "3/min,6/h"}
+OWN_OF_NUMBERS = {"other": "1/1h", "wide": "none"}
 OPTED_OUT, LISTED = "+34911234567", "+33142685300"
 NO_KEY = 10**6  # refused by the database: it refers to no key
 
@@ -40,6 +41,8 @@ def keys(database_url):
     made = {name: ApiKey.create(name=name, digest=name, created_at=TUESDAY_NOON) for name in KEYS}
     for name, text in KEYS.items():
         ApiKey.update(limits=text or None).where(ApiKey.id == made[name].id).execute()
+    for name, own in OWN_OF_NUMBERS.items():
+        ApiKey.update(recipient_limit=own).where(ApiKey.name == name).execute()
     tester = ApiKey.create(
         name="tester", digest="tester", created_at=TUESDAY_NOON, role=Role.TESTER, limits="5/d"
     )
@@ -210,11 +213,20 @@ def check_outcomes(keys, requests, outcomes, kept):
 
 def test_of_a_batch_the_texts_of_testers_use_nothing_of_a_number_up(keys):
     limit = parse_recipient_limit("1/1h")
-    names = ("tester", "free", "other")
+    names = ("tester", "free", "tight")
     batch = [Request(new_message(each, key=keys[each]), (), limit) for each in names]
     with undone():
         outcomes = [type(outcome) for outcome in insert(batch)]
     assert outcomes == [NewMessage, NewMessage, LimitReached]
+
+
+def test_of_a_batch_texts_of_keys_with_their_own_limit_count_for_these_alone(keys):
+    limit = parse_recipient_limit("1/1h")
+    names = ("other", "wide", "other", "free", "wide", "tight")
+    batch = [Request(new_message(each, key=keys[each]), (), limit) for each in names]
+    with undone():
+        outcomes = [type(outcome) is NewMessage for outcome in insert(batch)]
+    assert outcomes == [True, True, False, True, True, False]
 
 
 # Rows

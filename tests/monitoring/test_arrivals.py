@@ -218,15 +218,15 @@ def test_it_is_told_everywhere_alike(settings, at):
     end(20, Status.FAILED, at=TUESDAY_NOON, last_error="<b>\x1b[2J</b>")
     at(TUESDAY_NOON)
     app = create_app(settings)
-    taken = "10 taken 10 to 60 minutes ago, 7 delivered (median 4 s), 2 not delivered, "
+    taken = "10 to 60 minutes ago: 10 accepted, 7 delivered (median 4 s), 2 not delivered, "
     taken += "1 without a receipt"
-    ended = "29 ended in the last hour, 20 failed, 2 not delivered (most often: <b>"
+    ended = "in the last hour: 29 ended, 7 delivered, 20 failed, 2 not delivered (most often: <b>"
     runner = app.test_cli_runner(env={"COLUMNS": "10000"})
     lines = runner.invoke(args=["stats"]).stdout.splitlines()
     assert lines[-3:] == [
-        f"texts of us: {taken}",
-        rf"texts of us: {ended}\x1b[2J</b>)",
-        rf"PROBLEM: most texts of us fail or do not arrive: {ended}\x1b[2J</b>)",
+        f"us, {taken}",
+        rf"us, {ended}\x1b[2J</b>)",
+        rf"PROBLEM: most texts of us fail or do not arrive; {ended}\x1b[2J</b>)",
     ]
     stats = json.loads(runner.invoke(args=["stats", "--json"]).stdout)
     assert stats["arrivals"][1] == of("us")._asdict()
@@ -237,8 +237,8 @@ def test_it_is_told_everywhere_alike(settings, at):
     assert 'carrier_median_seconds{carrier="eu"}' not in metrics.text
     assert 'text_messages_problems{kind="failing"} 1.0' in metrics.text
     page = signed_in(app, "Olga", role=Role.OPERATOR).read()
-    assert f"Texts of us: {taken}; {ended}" in page
-    assert f"Most texts of us fail or do not arrive: {ended}" in page
+    assert f"us, {taken}; {ended}" in page
+    assert f"Most texts of us fail or do not arrive; {ended}" in page
     assert "Fix the cause, then" in page
     strict = app.test_client().get("/healthz?strict")
     assert strict.json["details"]["problems"] == ["failing"]

@@ -60,8 +60,8 @@ def test_stalled_after_is_how_long_nothing_need_go(problems, settings, make_pass
     patient = settings._replace(stalled_after=15 * MINUTE)
     assert problems(TUESDAY_NOON + 15 * MINUTE, patient) == []
     assert problems(TUESDAY_NOON + 16 * MINUTE, patient) == [
-        "nothing was sent for 900 s though texts have been due since 2026-03-03T17:00:00.000Z: "
-        "CARRIER_URL is not set"
+        "No text has gone for 15 minutes, although some have been due since "
+        "2026-03-03T17:00:00.000Z: CARRIER_URL is not set"
     ]
 
 

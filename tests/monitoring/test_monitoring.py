@@ -216,8 +216,8 @@ def test_a_carrier_that_is_down_is_reported_until_it_is_back(no, healthz, stats,
     told = stats(now)
     assert (told["retrying"], told["oldest_due"]) == (1, "2026-03-03T17:00:00.000Z")
     CarrierState.record_pass(TUESDAY_NOON + 3 * MINUTE, {"fake": []})
-    due = "though texts have been due since 2026-03-03T17:00:00.000Z"
-    problem = f"nothing was sent through fake for 120 s {due}"
+    due = "although some have been due since 2026-03-03T17:00:00.000Z"
+    problem = f"No text has gone through fake for 2 minutes, {due}"
     assert stats(TUESDAY_NOON + 3 * MINUTE)["problems"] == [problem]
     assert refused(healthz(TUESDAY_NOON + 3 * MINUTE, "?strict")) == ["stalled"]
 
@@ -240,14 +240,14 @@ def test_texts_that_a_carrier_does_not_answer_are_due_and_the_problem_names_it(
     assert problems(TUESDAY_NOON + 2 * MINUTE) == []
     later = TUESDAY_NOON + 2 * MINUTE + SECOND
     CarrierState.record_pass(later, {"us": [], "eu": []})
-    due = "for 120 s though texts have been due since 2026-03-03T17:00:00.000Z"
+    due = "for 2 minutes, although some have been due since 2026-03-03T17:00:00.000Z"
     why = "1 text has no answer yet"
-    assert problems(later) == [f"nothing was sent through us {due}: {why}"]
+    assert problems(later) == [f"No text has gone through us {due}: {why}"]
     held(Status.SENDING, claimed_for="us", due_since=TUESDAY_NOON - HOUR, send_at=TUESDAY_NOON)
     assert stats(later)["oldest_due"] == "2026-03-03T16:00:00.000Z"
     held(Status.SENDING, claimed_for="eu", send_at=TUESDAY_NOON)
     (told,) = problems(later)
-    assert told.startswith("nothing was sent through eu, us for")
+    assert told.startswith("No text has gone through eu, us for")
     assert told.endswith("3 texts have no answer yet")
 
 

@@ -245,7 +245,7 @@ def test_texts_under_way_are_among_those_that_wait_and_those_of_paused_keys_are_
     key_named("paused").pause(TUESDAY_NOON)
     (told,) = look(TUESDAY_NOON)
     assert told.startswith(
-        "nothing was sent through twilio for 120 s though texts have been due since "
+        "No text has gone through twilio for 2 minutes, although some have been due since "
         "2026-03-03T16:57:00.000Z: 2 texts have no answer yet"
     )
     assert "Texts waiting to be sent: 3. " in told

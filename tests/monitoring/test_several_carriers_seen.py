@@ -178,7 +178,7 @@ OF_EACH = (
     "twilio://AC2:other@+15005550006#name=eu&countries=GB&keys=shop"
 )
 LATE = TUESDAY_NOON + 3 * MINUTE
-DUE = "for 120 s though texts have been due since 2026-03-03T17:00:00.000Z"
+DUE = "for 2 minutes, although some have been due since 2026-03-03T17:00:00.000Z"
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_what_goes_through_another_carrier_hides_no_texts_that_do_not(stuck, tes
     store(carrier="us", **taken)
     store(key=tester, carrier="(testers)", **taken)
     why = ": 1 text has no answer yet" if way == "under way" else ""
-    assert stuck(LATE) == (["stalled"], f"nothing was sent through eu {DUE}{why}")
+    assert stuck(LATE) == (["stalled"], f"No text has gone through eu {DUE}{why}")
     store(carrier="eu", **taken)
     assert stuck(LATE) == ([], None)
     assert stuck(LATE + MINUTE)[0] == []
@@ -227,7 +227,7 @@ def test_a_testers_texts_do_not_hide_that_nothing_goes(stuck, tester):
     british()
     store(key=tester, status=Status.SENT, finished_at=LATE, carrier="(testers)")
     one = "twilio://AC1:token@+15005550006#name=us"
-    assert stuck(LATE, one) == (["stalled"], f"nothing was sent through us {DUE}")
+    assert stuck(LATE, one) == (["stalled"], f"No text has gone through us {DUE}")
     store(key=tester)
     assert stuck(LATE, one)[0] == ["stalled"]
     store(status=Status.SENT, finished_at=LATE, carrier="us")
@@ -246,7 +246,7 @@ def test_texts_without_a_carrier_or_with_one_in_trouble_are_one_problem(stuck, a
     store(status=Status.SENDING, claimed_for="us")
     kinds, sentence = stuck(LATE)
     assert kinds == ["down", "unroutable", "stalled"]
-    assert sentence == f"nothing was sent through us {DUE}: 1 text has no answer yet"
+    assert sentence == f"No text has gone through us {DUE}: 1 text has no answer yet"
 
 
 def test_the_stand_in_of_a_carrier_in_trouble_is_the_one_that_is_stuck(stuck, at):
@@ -255,13 +255,13 @@ def test_the_stand_in_of_a_carrier_in_trouble_is_the_one_that_is_stuck(stuck, at
     both = OF_EACH.replace("US", "GB")
     stuck(LATE, both)
     CarrierState.begin_pause("us", LATE, trouble="no credit")
-    assert stuck(LATE, both)[1] == f"nothing was sent through eu {DUE}"
+    assert stuck(LATE, both)[1] == f"No text has gone through eu {DUE}"
 
 
 def test_a_text_in_doubt_waits_for_the_carrier_that_may_have_it(stuck, at):
     at(LATE)
     british(in_doubt=1, in_doubt_since=TUESDAY_NOON, in_doubt_with="us")
-    assert stuck(LATE)[1] == f"nothing was sent through us {DUE}"
+    assert stuck(LATE)[1] == f"No text has gone through us {DUE}"
     CarrierState.begin_pause("us", LATE, trouble="no connection", is_down=True)
     assert stuck(LATE) == (["down"], None)
 

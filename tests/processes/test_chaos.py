@@ -5,6 +5,7 @@ than there are cores: an answer that comes late because the carrier was starved 
 """
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -25,6 +26,10 @@ from carrier_servers import (
     playing,
 )
 from databases import on_both
+from kits import aws, infobip, smsgate
+from kits.aws import AwsServer
+from kits.infobip import InfobipServer
+from kits.smsgate import SmsgateServer
 from kits.twilio import TwilioServer, refusal
 from kits.vonage import VonageServer, verdict
 from kits.webhook import WebhookServer
@@ -159,6 +164,52 @@ class FaultyWebhook(Faulty, WebhookServer):
 
     def reference(self, yes):
         return yes["reference"]
+
+
+class FaultySmsgate(Faulty, SmsgateServer):
+    """A phone that knows a text by its id, and says so."""
+
+    name, can_be_asked, keeps_ids = "smsgate", True, True
+    noes = ((1, smsgate.refusal(429)), (5, smsgate.refusal(422)), (0.3, smsgate.refusal(401)))
+    never = smsgate.refusal(400)
+
+    def accept(self, request):
+        yes = super().accept(request)
+        return yes._replace(body=yes.body | {"id": json.loads(request.body)["id"]})
+
+    def reference(self, yes):
+        return yes["id"]
+
+
+class FaultyInfobip(Faulty, InfobipServer):
+    """It knows the id of a text that it has, which settles a doubt."""
+
+    name, can_be_asked, keeps_ids = "infobip", True, True
+    noes = (
+        (1, infobip.refusal(429)),
+        (5, infobip.verdict(21)),
+        (0.3, infobip.verdict(12)),
+    )
+    never = infobip.verdict(52)
+
+    def answer_to(self, request, takes, answer):
+        return self.about(request, super().answer_to(request, takes, answer))
+
+    def reference(self, yes):
+        return yes["messages"][0]["messageId"]
+
+
+class FaultyAws(Faulty, AwsServer):
+    name = "aws"
+    noes = (
+        (1, aws.refusal("ThrottlingException")),
+        (5, aws.refusal("LAST_PHONE_NUMBER")),
+        (0.3, aws.refusal("RESOURCE_NOT_ACTIVE")),
+    )
+    never = aws.refusal("DestinationPhoneNumber")
+
+    def reference(self, yes):
+        return yes["MessageId"]
 
 
 class StoredInPostgres:
@@ -414,7 +465,11 @@ def doubts(message):
 @pytest.mark.parametrize("schedulers_live", [False, True], ids=["", "schedulers live"])
 @pytest.mark.parametrize(
     "carriers",
-    [[FaultyTwilio], [FaultyVonage], [FaultyWebhook], [FaultyTwilio, FaultyWebhook]],
+    [
+        *([FaultyTwilio], [FaultyVonage], [FaultyWebhook]),
+        [FaultyTwilio, FaultyWebhook, FaultySmsgate],
+        [FaultyInfobip, FaultyAws],
+    ],
     ids=lambda kinds: " and ".join(kind.name for kind in kinds),
     indirect=True,
 )

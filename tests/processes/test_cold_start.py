@@ -3,11 +3,7 @@
 import pytest
 
 from carrier_servers import playing
-from kits.apprise import AppriseServer
-from kits.smsgate import SmsgateServer
-from kits.telnyx import TelnyxServer
-from kits.twilio import TwilioServer
-from kits.vonage import VonageServer
+from kits import KITS, WITH_SERVER
 from kits.webhook import WebhookServer
 from running import ALWAYS, PYTHON, ROOT, Process
 from stored_messages import statuses, store
@@ -30,12 +26,9 @@ runpy.run_path({str(ROOT / "scheduler.py")!r}, run_name="__main__")
 """
 
 
-@pytest.fixture(
-    params=[TelnyxServer, SmsgateServer, TwilioServer, VonageServer, WebhookServer, AppriseServer],
-    ids=lambda kind: kind.__name__,
-)
+@pytest.fixture(params=[name for name in WITH_SERVER if name != "smpp"])
 def server(request):
-    yield from playing(request.param)
+    yield from playing(KITS[request.param].server)
 
 
 @pytest.fixture

@@ -284,6 +284,8 @@ COMPLETE = {"CARRIER_URL": CARRIER, "SECRET_KEY": SECRET_KEY, "PUBLIC_URL": "htt
         ({"CARRIER_URL": CARRIER}, NO_PUBLIC_URL, True),
         ({"SECRET_KEY": SECRET_KEY}, NO_PUBLIC_URL, True),  # the desk's https cannot be told
         (COMPLETE, NO_PUBLIC_URL, False),
+        ({}, "desk: off (SECRET_KEY)\n", True),
+        ({"SECRET_KEY": SECRET_KEY}, "desk: off", False),
     ],
 )
 def test_the_web_says_at_its_start_what_will_not_work(environ, line, is_said, start):

@@ -188,7 +188,7 @@ def test_the_script_writes_the_readers_time_and_asks_before_many_are_approved(br
     browser.press("Refuse selected")
     assert browser.text("#result").startswith("31 texts refused: +")
     browser.press("Undo")
-    assert browser.text("#result").startswith("31 texts no longer refused: +")
+    assert browser.text("#result").startswith("Refusal of 31 texts undone: +")
 
 
 @pytest.mark.slow
@@ -367,9 +367,9 @@ def test_a_newsletter_of_five_thousand_is_decided_in_one_look(
     assert browser.count(".pile .text") == 3
     for words, told in (
         ("Approve all 5,000", "5,000 texts approved"),
-        ("Undo", "5,000 texts no longer approved"),
+        ("Undo", "Approval of 5,000 texts undone"),
         ("Refuse all", "5,000 texts refused"),
-        ("Undo", "5,000 texts no longer refused"),
+        ("Undo", "Refusal of 5,000 texts undone"),
     ):
         began = time.monotonic()
         browser.press(words)
@@ -384,10 +384,10 @@ def test_a_newsletter_of_five_thousand_is_decided_in_one_look(
 
 @pytest.mark.parametrize("look", [PHONE, DESKTOP])
 def test_a_card_of_similar_texts_opens_into_them_and_keeps_open(browser, desk, look):
-    for name in ("Ann", "Bob", "Carla Maria Lee", "Dan"):
+    for name in ("Ann", "Bob", "Carla M Lee", "Dan"):
         ask(f"Hi {name}, our sale starts on Friday.")
     sign_in(browser, desk, Role.APPROVER, "front", look)
-    assert browser.text(".pile mark") in ("Ann,", "Bob,", "Dan,", "Carla Maria Lee,")
+    assert browser.text(".pile mark") in ("Ann", "Bob", "Dan", "Carla M Lee")
     browser.follow(".opens")
     assert browser.text("h1") == "Similar texts 4"
     browser.press("Approve")
@@ -522,7 +522,7 @@ def test_the_page_stays_where_an_undo_was_pressed(browser, desk, asked):
     with browser.leaving():
         browser.run("document.querySelector('.result button').click()")
     browser.wait_for("return !sessionStorage.top")
-    assert browser.text("#result").startswith("1 text no longer refused")
+    assert browser.text("#result").startswith("Refusal of 1 text undone")
     assert browser.run(TOP, ".result") == pytest.approx(top, abs=2)
     assert browser.run(FOCUS) == heading(asked[10])
 

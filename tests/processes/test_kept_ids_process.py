@@ -8,9 +8,7 @@ from collections import Counter
 import pytest
 
 from carrier_servers import HANG_UP, playing
-from kits.smsgate import SmsgateServer
-from kits.telnyx import TelnyxServer
-from kits.webhook import WebhookServer
+from kits import CLASSES, KITS, WITH_SERVER
 from running import wait_until
 from stored_messages import statuses, store_many
 from texting.database import clock
@@ -21,7 +19,7 @@ QUICK = {"CLAIM_TIMEOUT": "4", "CARRIER_TIMEOUT": "5", "MAX_RETRIES": "0"}
 
 
 class Losing:
-    """Keep ids, and lose every third text or answer, until `calm`; `ids` are all that came."""
+    """Keep ids, and lose every third text or answer, until `calm`; `ids` counts all that came."""
 
     keeps_ids = True
 
@@ -34,34 +32,15 @@ class Losing:
         if request.method == "GET" or request.path.endswith("/webhooks"):
             return super().take(request)
         with self.guard:
-            self.ids[self.id_of(request)] += 1
+            self.ids[self.read(request)] += 1
             fate = "answered" if self.calm else self.chance.choice(["lost", *["answered"] * 4, ""])
             answer = super().take(request) if fate else HANG_UP
         return answer if fate == "answered" else HANG_UP
 
-    def id_of(self, request):
-        headers = request.headers
-        return headers.get("Idempotency-Key") or headers.get("webhook-id") or request.body
 
-
-class LosingTelnyx(Losing, TelnyxServer):
-    """Telnyx."""
-
-
-class LosingSmsgate(Losing, SmsgateServer):
-    """SMSGate."""
-
-    def id_of(self, request):
-        return self.read(request)
-
-
-class LosingWebhook(Losing, WebhookServer):
-    """A receiver that knows what it has."""
-
-
-@pytest.fixture(params=[LosingTelnyx, LosingSmsgate, LosingWebhook], ids=lambda kind: kind.__name__)
+@pytest.fixture(params=[name for name in WITH_SERVER if CLASSES[name].keeps_ids])
 def losing(request):
-    yield from playing(request.param)
+    yield from playing(type("LosingServer", (Losing, KITS[request.param].server), {}))
 
 
 def test_each_text_arrives_once_though_answers_are_lost_and_schedulers_are_killed(schedule, losing):

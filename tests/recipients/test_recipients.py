@@ -294,3 +294,20 @@ def test_finding_a_recipient_loads_neither_the_geocoder_nor_babel():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("number", "zone", "hours"),
+    [
+        ("+16045550123", "America/Vancouver", -7),
+        ("+14035550123", "America/Edmonton", -6),
+        (None, "America/Inuvik", -6),  # whose area code has other territories, too
+        ("+212522123456", "Africa/Casablanca", 0),
+    ],
+)
+def test_the_zones_are_those_of_2026_in_which_these_change_no_more(number, zone, hours):
+    for month in (1, 3, 7, 11):
+        at = datetime(2027, month, 20, tzinfo=UTC)
+        assert offset_at(zone, at) == hours
+        times = recipients.find(number).clocks.local_times(at) if number else ()
+        assert {each.utcoffset() / HOUR for each in times} <= {hours}

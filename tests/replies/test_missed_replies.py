@@ -288,6 +288,19 @@ def test_a_date_that_cannot_be_read_hides_no_text(listen, twilio_server, date):
     assert OptedOut.lists(NEW_YORK)
 
 
+def test_refused_credentials_are_told_once_an_hour(listen, twilio_server, caplog):
+    """Cron starts a scheduler each minute, and mails what it says."""
+    told = "carrier twilio cannot list incoming texts: Twilio: the account SID or the token is "
+    twilio_server.login = (twilio_server.sid, "another")
+    for minutes, times in ((0, 0), (1, 1), (2, 1), (60, 1), (61, 2), (62, 2)):
+        listen(TUESDAY_NOON + minutes * MINUTE)
+        assert caplog.text.count(told) == times, minutes
+    twilio_server.login, twilio_server.answer = None, Answer(500)
+    for _ in "two passes":
+        listen(TUESDAY_NOON + 63 * MINUTE)
+    assert caplog.text.count("cannot list incoming texts") == 3, "another trouble is told at once"
+
+
 def test_a_carrier_that_gives_no_answer_is_asked_in_the_next_pass(listen, twilio_server, caplog):
     listen(TUESDAY_NOON)
     twilio_server.messages = [incoming(NEW_YORK, "STOP")]

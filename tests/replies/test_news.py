@@ -16,7 +16,7 @@ from texting.access.do_not_call import OptedOut
 from texting.carriers import IncomingText, OptOut, Part, Receipt
 from texting.messages.model import Message, Status
 from texting.replies.model import Reply
-from texting.sending import recorder
+from texting.sending import reports
 from texting.sending.reports import ReportRecorder
 
 pytestmark = on_both
@@ -57,7 +57,7 @@ def collect(settings, faulty, monkeypatch):
     `for failing in collect(batch, batch)` comes after each time with the number of that statement.
     The batches have receipts of SM0, SM1 and SM2.
     """
-    monkeypatch.setattr(recorder, "RECORDED_AT_ONCE", 3)
+    monkeypatch.setattr(reports, "RECORDED_AT_ONCE", 3)
 
     def each_statement_fails(*batches, **changes):
         for failing in itertools.count(1):

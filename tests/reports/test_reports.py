@@ -23,6 +23,7 @@ pytestmark = on_both
 OLD = TUESDAY_NOON - timedelta(days=31)
 OPERATOR = ApiKey(id=0, name="Olga", role=Role.OPERATOR)
 APPROVER = ApiKey(id=0, name="Ann", group="front", role=Role.APPROVER)
+CARD = [first_id(TUESDAY_NOON)] * 3
 ASKED_OFTEN = {
     "retrying": queue.retrying,
     "last sent": queue.last_sent_at,
@@ -39,8 +40,7 @@ ASKED_OFTEN = {
     "ended, up to a number": lambda: queue.ended_since(OLD, 50),
     "going out": lambda: queue.going_out(TUESDAY_NOON, 24, 50),
     "an operator's page": lambda: listings.awaiting(OPERATOR, None, 50),
-    "an operator's texts of a key": lambda: listings.ids_awaiting(OPERATOR, 1),
-    "an approver's texts of a key": lambda: listings.ids_awaiting(APPROVER, 1),
+    "an operator's card": lambda: listings.still_awaiting(OPERATOR, CARD),
     "an operator's count": lambda: listings.count_awaiting(OPERATOR, 50),
     "an operator's new texts": lambda: listings.count_awaiting(OPERATOR, 50, TUESDAY_NOON),
     "an approver's page": lambda: listings.awaiting(APPROVER, None, 50),

@@ -80,3 +80,13 @@ def test_after_a_standstill_the_others_are_watched_from_the_start_again(
     clock.seconds += stands_still
     dead, suspects = pulse.watch(60)
     assert ([each.sender for each in dead], suspects) == ([OTHER] * is_dead, not is_dead)
+
+
+def test_a_dead_one_whose_clock_was_ahead_is_seen_to_be_dead_all_the_same(clock, pulse):
+    """It beat by it; nobody dates that back while it gives nothing."""
+    Heartbeat.create(sender=OTHER, beat_at=TUESDAY_NOON + 16 * HOUR)
+    for _ in range(WATCHED):
+        assert pulse.watch(60) == ([], True)
+        clock.seconds += 1
+    ((dead,), _) = pulse.watch(60)
+    assert dead.sender == OTHER

@@ -506,6 +506,23 @@ def test_after_a_day_it_is_a_doubt_like_others_and_goes_once_more_at_most(give, 
         assert results(message) == [("unclear", None), ("taken", "K0")]
 
 
+def test_before_its_day_is_over_what_a_carrier_does_not_have_is_free_again(give, telling):
+    telling.keeps_ids, key = DAY, key_named("shop")
+    message = store(expires_at=TUESDAY_NOON + 10 * DAY, key=key)
+    give(telling, LOST_AT)
+    key.pause(TUESDAY_NOON)
+    for hours in (1, 23):
+        give(telling, None, hours * 3600)
+        assert again(message).in_doubt == 1
+    for minutes in (9, 8, 7):
+        give(telling, None, 24 * 3600 - minutes * 60)
+    assert telling.looked_up == [str(message.id)] * 3
+    assert again(message).in_doubt == 0
+    key.resume(TUESDAY_NOON)
+    give(telling, None, 25 * 3600)
+    assert (again(message).status, len(telling.given)) == (Status.SENT, 2)
+
+
 def test_after_a_day_it_goes_through_the_next_if_its_carrier_is_away(run_both, keepers):
     us, eu = keepers
     us.keeps_ids, us.answer = DAY, LOST

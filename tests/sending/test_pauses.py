@@ -232,6 +232,8 @@ def test_a_pause_that_is_lengthened_is_not_ended_by_the_probe_under_way(run_pass
 
 def test_the_late_answer_to_a_probe_lets_nobody_go_beside_that_of_the_next_pause(database_url):
     first, second, third = (uuid.UUID(int=n) for n in (1, 2, 3))
+    for sender in (first, second):
+        Heartbeat.create(sender=sender, beat_at=TUESDAY_NOON)
     CarrierState.prepare("fake")
     probes = []
     for sender, now in ((first, TUESDAY_NOON), (second, TUESDAY_NOON + MINUTE)):

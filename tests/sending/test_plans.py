@@ -201,7 +201,7 @@ def steps_of_claim(count, look=False):
     turns = stored_messages.turns()
     assert len(stored_messages.claim(count, turns)) == count
     if look:
-        return steps(lambda: turns.look(stored_messages.may_take, TUESDAY_NOON))
+        return steps(lambda: turns.look(stored_messages.may_take))
     return steps(lambda: stored_messages.claim(count, turns))
 
 

@@ -58,7 +58,8 @@ class Sky(FakeCarrier):
         self.thread.now = self.now
         return self.thread.now
 
-    def send(self, to, text, **_):
+    def send(self, outgoing):
+        to, text, *_ = outgoing
         self.left[text] += 1
         rules = self.rules[text]
         if is_quiet(to, self.thread.now, rules):

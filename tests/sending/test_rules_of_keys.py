@@ -519,7 +519,7 @@ def test_hours_that_leave_no_minute_open_refuse_a_text_and_never_send_it(
         changes["quiet_hours"] = (20 * 60, 10 * 60)
     response = post_with(**changes)
     refusal(response, 403)
-    assert "hours never open" in response.json["message"]
+    assert "leave no time to text this country" in response.json["message"]
     message = store()
     run_pass(TUESDAY_NOON, **changes)
     assert carrier.texts == []

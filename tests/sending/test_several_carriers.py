@@ -309,7 +309,7 @@ def test_a_reference_that_an_equal_text_has_is_no_others(run_both):
 
 @pytest.mark.parametrize("early", [True, False])
 def test_two_carriers_may_use_the_same_reference(database_url, early):
-    messages = {"us": held(Status.SENDING), "eu": held(Status.SENDING)}
+    messages = {name: held(Status.SENDING, claimed_for=name) for name in ("us", "eu")}
 
     def say_yes():
         for name, message in messages.items():

@@ -239,8 +239,8 @@ def test_the_carrier_is_told_what_is_left_of_the_time_when_it_is_given_the_text(
     """Not when it was claimed."""
 
     class Noting(FakeCarrier):
-        def send(self, to, text, valid_for, **_):
-            self.valid_for = valid_for
+        def send(self, outgoing):
+            self.valid_for = outgoing.valid_for
 
     at(TUESDAY_NOON)
     store(expires_at=TUESDAY_NOON + HOUR)

@@ -98,7 +98,7 @@ def test_what_is_put_back_is_the_next_in_turn_also_if_its_key_has_no_more(databa
     turns.put_back(waiting)
     assert claim(1, turns) == keys_of(waiting[:1])
     store(key=key_of("e"))
-    turns.look(stored_messages.may_take, TUESDAY_NOON)
+    turns.look(stored_messages.may_take)
     assert claim(2, turns) == keys_of(waiting[1:])
     assert claim(2, turns) == "e"
 
@@ -132,7 +132,7 @@ def test_what_was_found_nowhere_is_not_looked_for_until_the_next_look(database_u
     for name in "ab":
         store(key=key_of(name), lane="GB", country="GB")
     assert claim(2, turns) == ""
-    turns.look(stored_messages.may_take, TUESDAY_NOON)
+    turns.look(stored_messages.may_take)
     assert sorted(claim(2, turns)) == [*"ab"]
 
 

@@ -10,7 +10,7 @@ from carrier_servers import Request
 from kits import NUMBER
 from kits.twilio import TwilioServer
 from texting import carriers
-from texting.carriers import Carrier, CarrierError
+from texting.carriers import Carrier, CarrierError, Outgoing, key_of
 
 TEXT = "attack at dawn, 🚀 héllo"
 MESSAGE_ID = "0198c5a7-7c1e-7a3b-9d2f-5b8c0e4f6a12"
@@ -40,11 +40,11 @@ def form(request: Request) -> dict[str, str]:
 
 
 def send(
-    carrier: Carrier, to: str = NUMBER, text: str = TEXT, valid_for: int = 3600, **copy: int
+    carrier: Carrier, to: str = NUMBER, text: str = TEXT, valid_for: int = 3600, copy: int = 0
 ) -> str | None:
     """Send a text as the scheduler does."""
     with carrier.session():
-        return carrier.send(to, text, message_id=MESSAGE_ID, valid_for=valid_for, **copy)
+        return carrier.send(Outgoing(to, text, MESSAGE_ID, key_of(MESSAGE_ID, copy), valid_for))
 
 
 def refused(carrier: Carrier, to: str = NUMBER, text: str = TEXT) -> CarrierError:

@@ -49,7 +49,8 @@ class CarrierServer(ThreadingHTTPServer):
     """Take texts; answer with `answers[number]` or else `answer`, if there is one.
 
     `texts` lists the (number, text) pairs and `requests` the requests, in the order of arrival.
-    `asked` lists the GETs. `connections` counts the connections. An answer takes `delay` seconds.
+    `asked` lists the GETs. `connections` counts the connections. An answer takes `delay` seconds,
+    and is `dated` otherwise than now, if that is set.
     """
 
     daemon_threads = True
@@ -61,6 +62,7 @@ class CarrierServer(ThreadingHTTPServer):
         self.requests, self.asked, self.texts, self.answers = [], [], [], {}
         self.answer = None
         self.delay = self.connections = 0
+        self.dated = None
         self.closing = threading.Event()
         self._connections = set()
         self._thread = threading.Thread(target=self.serve_forever, args=(0.005,))
@@ -148,6 +150,10 @@ class Handler(BaseHTTPRequestHandler):
                 return
             self.wfile.write(bytes([byte]))
 
+    def date_time_string(self, timestamp=None):
+        dated = self.server.dated
+        return super().date_time_string(timestamp) if dated is None else dated
+
     def log_message(self, *args):
         """Keep quiet."""
 
@@ -165,6 +171,19 @@ def self_signed(folder, name="localhost", *, expired=False):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     return context, certificate
+
+
+@pytest.fixture
+def asked_hosts(monkeypatch):
+    """The names of hosts that are looked up, in vain."""
+    hosts = []
+
+    def look_up(host, *_, **__):
+        hosts.append(host)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return hosts
 
 
 def playing(kind):

@@ -10,6 +10,7 @@ from texting.access.keys import ApiKey, Role
 from texting.replies.model import Reply
 
 LETTERS = str.maketrans("0123456789", "abcdefghij")
+UNDONE = {"approved": "Approval", "refused": "Refusal", "cancelled": "Cancellation"}
 PAGES = ("/desk/", "/desk/replies", "/desk/messages", "/desk/do-not-call", "/desk/keys")
 
 
@@ -30,7 +31,7 @@ class Page(HTMLParser):
             self.forms.append(attrs | {"inputs": [], "boxes": [], "buttons": []})
         elif tag == "input" and attrs.get("type") == "checkbox":
             self.forms[-1]["boxes"].append((attrs["name"], attrs["value"], "checked" in attrs))
-        elif tag == "input":
+        elif tag == "input" and (attrs.get("type") != "radio" or "checked" in attrs):
             self.forms[-1]["inputs"].append((attrs["name"], attrs.get("value", "")))
         elif tag == "button" and "disabled" not in attrs:
             self._button = attrs | {"words": ""}

@@ -6,7 +6,7 @@ import pytest
 
 from own_threads import IN_ORDER
 from scheduler import Scheduler
-from texting.carriers import Carrier, CarrierError, key_of
+from texting.carriers import Carrier, CarrierError
 from texting.sending import heartbeats
 from texting.sending.runtime import THIS_MACHINE
 from texting.sending.sender import Sender
@@ -28,9 +28,9 @@ class FakeCarrier(Carrier):
     def __init__(self):
         self.texts, self.answers = [], {}
 
-    def send(self, to, text, **_):
-        self.texts.append((to, text))
-        answer = self.answers.get(to, self.answer)
+    def send(self, outgoing):
+        self.texts.append((outgoing.to, outgoing.text))
+        answer = self.answers.get(outgoing.to, self.answer)
         answer = answer() if callable(answer) else answer
         if isinstance(answer, Exception):
             raise answer
@@ -78,12 +78,12 @@ class KeepingCarrier(FakeCarrier):
         super().__init__()
         self.kept, self.given, self.takes, self.looked_up = {}, [], True, []
 
-    def send(self, to, text, *, message_id, valid_for, copy=0):
-        key = key_of(message_id, copy)
-        self.given.append((key, to, text))
+    def send(self, outgoing):
+        key = outgoing.key
+        self.given.append((key, outgoing.to, outgoing.text))
         if self.takes and key not in self.kept:
             self.kept[key] = f"K{len(self.kept)}"
-        return super().send(to, text) or self.kept[key]
+        return super().send(outgoing) or self.kept[key]
 
 
 class TellingCarrier(KeepingCarrier):
@@ -91,8 +91,7 @@ class TellingCarrier(KeepingCarrier):
 
     silence = None
 
-    def look_up(self, message_id, copy=0):
-        key = key_of(message_id, copy)
+    def look_up(self, key):
         self.looked_up.append(key)
         if self.silence:
             raise self.silence

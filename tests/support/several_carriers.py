@@ -42,8 +42,8 @@ class NamedCarrier(FakeCarrier):
         self.health = NotImplementedError
         self.has, self.checks, self.asked = {}, 0, []
 
-    def send(self, to, text, **more):
-        return super().send(to, text) or f"{self.name}-{len(self.texts)}"
+    def send(self, outgoing):
+        return super().send(outgoing) or f"{self.name}-{len(self.texts)}"
 
     def find(self, to, text, since):
         self.asked.append(to)

@@ -9,6 +9,7 @@ import psycopg
 
 from samples import DAY, HOUR, NEW_YORK, TUESDAY_NOON
 from texting.access.keys import ApiKey, rules_of
+from texting.access.places import KnownPlace
 from texting.access.rules import end_of
 from texting.carriers.alphabets import count_parts
 from texting.carriers.configs import CarrierConfig
@@ -20,6 +21,7 @@ from texting.messages.attempts import Attempt, Result
 from texting.messages.decisions import Selection
 from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import ANSWER_WITHIN, TAKEN, Message, Status, new_id
+from texting.recipients import Residence
 from texting.reports import queue
 from texting.sending.claims import Turns
 
@@ -100,6 +102,11 @@ def die_with_one(now):
     claimed = claim(1)
     Heartbeat.update(beat_at=now - HOUR).where(Heartbeat.sender == SENDER).execute()
     return len(claimed)
+
+
+def live_at(number, place, until=None):
+    """Have the owner of a number be known to live at a place."""
+    KnownPlace.put({number: Residence(place, until)}, TUESDAY_NOON)
 
 
 def take_over(now, unable=()):

@@ -78,7 +78,7 @@ def test_a_captured_report_of_an_opt_out_counts_once(twilio):
     fields = {"MessageSid": sid(1), "MessageStatus": "failed", "ErrorCode": "21610", "To": LONDON}
     report = of_twilio(STATUS, fields, TOKEN)
     assert say(twilio, report, "/carriers/twilio/status") == 204
-    assert do_not_call.remove([LONDON], clock.now(), "shell") == 1
+    assert do_not_call.remove([LONDON], clock.now(), "shell", opted_out=True) == 1
     assert say(twilio, report, "/carriers/twilio/status") == 204
     assert not OptedOut.lists(LONDON)
 

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
-from peewee import BigAutoField, Field, IntegerField, TextField, UUIDField, chunked
+from peewee import BigAutoField, Expression, Field, IntegerField, TextField, UUIDField, chunked
 
 from texting.database import PAGE, InstantField, Table, in_pages
 
@@ -79,6 +79,9 @@ class Action(StrEnum):
     REMOVED = "number removed"
     IMPORTED = "numbers imported"
     EXPORTED = "numbers exported"
+    CHANGED_SETTING = "setting changed"
+    IMPORTED_PLACES = "places imported"
+    REMOVED_PLACE = "place removed"
 
 
 class Audit(Table):
@@ -90,7 +93,7 @@ class Audit(Table):
     message_id = UUIDField(null=True)
     key = IntegerField(null=True)  # the id of the key that was changed
     key_name = TextField(null=True)
-    number = TextField(null=True)  # of the Do Not Call list
+    number = TextField(null=True)  # of the Do Not Call list, or of a known place
     count = IntegerField(null=True)  # where many messages, numbers or events changed
     details = TextField(null=True)
     link_made_at = InstantField(null=True)  # of the link by which somebody signed in
@@ -127,11 +130,16 @@ class Audit(Table):
 
     @classmethod
     def listing(
-        cls, since: datetime | None, until: datetime | None, by: Actor | None
+        cls,
+        since: datetime | None,
+        until: datetime | None,
+        by: Actor | None,
+        about: Expression | None = None,
     ) -> Iterator[Self]:
         """Read the rows from one instant to before another, the newest first, in pages.
 
-        The batches of one action are one row. `by` without a key means anybody of that name.
+        The batches of one action are one row. `by` without a key means anybody of that name;
+        `about` is a condition.
         """
         rows = cls.select().order_by(cls.id.desc())
         if since:
@@ -141,6 +149,8 @@ class Audit(Table):
         if by:
             rows = rows.where(cls.who == by.name)
             rows = rows.where(cls.who_key == by.key) if by.key else rows
+        if about is not None:
+            rows = rows.where(about)
         return cls._merged(in_pages(rows, None, lambda last: cls.id < last.id))
 
     @staticmethod

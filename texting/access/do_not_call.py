@@ -5,15 +5,13 @@ These are two lists: of recipients who opted out, whoever noted that, and of our
 
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
-from itertools import chain
 from typing import ClassVar, Self
 
 from peewee import SQL, Expression, Field, TextField, fn
 
 from texting.access.audit import Action, Audit
 from texting.access.keys import ApiKey
-from texting.access.rules import LAST
-from texting.database import PAST, InstantField, Table, db, in_pages
+from texting.database import LAST, PAST, InstantField, Table, db, in_pages
 from texting.database.clock import SKEW
 from texting.database.statements import array, run
 
@@ -204,17 +202,20 @@ def listed(numbers: Collection[str]) -> dict[str, bool]:
     return found
 
 
-def remove(numbers: Iterable[str], now: datetime, who: str) -> int:
-    """Take numbers off both lists for a person; return how many were on either.
+def remove(numbers: Iterable[str], now: datetime, who: str, *, opted_out: bool = False) -> int:
+    """Remove our own entries of numbers for a person; return how many numbers were listed.
 
-    The end of an opt-out is a later word than any that a carrier has from before.
+    With `opted_out` end opt-outs, too: a later word than any that a carrier has from before.
     """
     numbers = sorted(numbers)
-    with db.atomic():  # that word first: in this order a recipient's own locks them
-        ended = sorted(OptedOut.among(numbers))
-        _execute(SAID, OptedOut.added_at.db_value(now), numbers=ended)
-        gone = [each.drop(numbers, now, "operator", who) for each in LISTS]
-    return len({*chain(*gone)})
+    with db.atomic():
+        gone = []
+        if opted_out:  # that word first: in this order a recipient's own locks them
+            ended = sorted(OptedOut.among(numbers))
+            _execute(SAID, OptedOut.added_at.db_value(now), numbers=ended)
+            gone += OptedOut.drop(numbers, now, "operator", who)
+        gone += DoNotCall.drop(numbers, now, "operator", who)
+    return len({*gone})
 
 
 def gets(which: type[OptedOut] | type[DoNotCall], check_dnc: str) -> str:
@@ -223,7 +224,7 @@ def gets(which: type[OptedOut] | type[DoNotCall], check_dnc: str) -> str:
     `check_dnc` is the setting for keys without a rule of their own.
     """
     is_kept_off = check_dnc == "always" or (which is OptedOut and check_dnc == "opted-out")
-    words = "gets no texts" if is_kept_off else "gets no texts with check_dnc"
+    words = "gets no texts" if is_kept_off else "gets no texts that set check_dnc"
     differ = ApiKey.check_dnc.is_null(False) & (ApiKey.check_dnc != check_dnc)
     if ApiKey.select().where(differ, ApiKey.revoked_at.is_null()).exists():
         words += ", unless a key's own rule says otherwise"
@@ -245,6 +246,11 @@ class DoNotCallHistory(Table):
     def of(cls, number: str) -> list[Self]:
         """Return what happened to a number, oldest first."""
         return list(cls.select().where(cls.number == number).order_by(cls.id))
+
+    @classmethod
+    def newest(cls, count: int) -> Iterator[Self]:
+        """Read the last changes, the newest first."""
+        return iter(cls.select().order_by(cls.id.desc()).limit(count))
 
     @classmethod
     def why_at(cls, number: str, at: datetime) -> str | None:

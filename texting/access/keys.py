@@ -12,8 +12,8 @@ from typing import Self
 from peewee import SQL, BooleanField, IntegrityError, ModelSelect, TextField, Value, fn
 
 from texting.access.audit import Action, Audit
-from texting.access.limits import Limit, parse
-from texting.access.rules import NO_RULES, KeyRules
+from texting.access.limits import Limit, parse, read_recipient_limit
+from texting.access.rules import NO_RULES, NONE, KeyRules
 from texting.database import InstantField, Refused, Table, db, isoformat
 
 
@@ -59,6 +59,7 @@ class ApiKey(Table):
     expire_after = TextField(null=True)
     urgent = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
     countries = TextField(null=True)
+    recipient_limit = TextField(null=True)
 
     @classmethod
     def issue(
@@ -206,6 +207,25 @@ class ApiKey(Table):
         """Return the limits of this key, or the defaults if it has none of its own."""
         return parse(self.limits) if self.limits else defaults
 
+    def recipient_limit_or(self, default: Limit | None) -> Limit | None:
+        """Return the limit of this key's recipients: its own, if it has one, or the default."""
+        own = self.recipient_limit
+        if own is None:
+            return default
+        return None if own == NONE else read_recipient_limit(own)
+
+    @classmethod
+    def counted_apart(cls) -> ModelSelect:
+        """Select the ids of the keys whose texts do not count for RECIPIENT_LIMIT."""
+        keys = cls.alias("api_key")
+        has_own = keys.recipient_limit.is_null(False)
+        return keys.select(keys.id).where(has_own | (keys.role == Role.TESTER))
+
+    @property
+    def is_counted_apart(self) -> bool:
+        """Whether this key is one of `counted_apart`."""
+        return self.recipient_limit is not None or self.role == Role.TESTER
+
     @classmethod
     def checking(cls, how: str, setting: str) -> ModelSelect:
         """Select the ids of keys whose Do Not Call rule is `how`, one of CHECKS.
@@ -247,6 +267,12 @@ def names_of_senders() -> list[str]:
     """Return the names of the keys that send texts, including revoked ones, each once."""
     senders = ApiKey.select(ApiKey.name).where(ApiKey.role.in_(MAY_SEND)).distinct()
     return [key.name for key in senders.order_by(ApiKey.name)]
+
+
+def senders() -> list[ApiKey]:
+    """Return the keys that send texts and are not revoked, by name."""
+    live = ApiKey.select().where(ApiKey.role.in_(MAY_SEND), ApiKey.revoked_at.is_null())
+    return list(live.order_by(ApiKey.name))
 
 
 def all_keys() -> list[ApiKey]:

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from peewee import BigIntegerField, BooleanField, CompositeKey, IntegerField
 
-from texting.access.rules import LAST
-from texting.database import EPOCH, Table, db, lock_texts
+from texting.database import EPOCH, LAST, Table, db, lock_texts
 from texting.database.clock import SKEW
 
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "mo": 31 * 86_400}  # seconds, at most
@@ -120,8 +119,14 @@ def parse(text: str) -> tuple[Limit, ...]:
 
 def parse_recipient_limit(text: str) -> Limit | None:
     """Return the limit of a recipient, like 3/24h, or None; raise ValueError with the problem."""
+    return read_recipient_limit(text) if text.strip() else None
+
+
+@lru_cache
+def read_recipient_limit(text: str) -> Limit:
+    """Return the limit of a recipient, like 3/24h; raise ValueError with the problem."""
     every = "([1-9][0-9]{0,3})(min|h|d)"
-    return _read(text, every, "3/24h (a number of min, h or d)") if text.strip() else None
+    return _read(text, every, "3/24h (a number of min, h or d)")
 
 
 def _read(text, window, example, suffix=""):

@@ -1,10 +1,12 @@
 """The rules for messages: those of their key, or else the settings."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self
 
 from texting import recipients
+from texting.access.limits import read_recipient_limit
+from texting.database import LAST
 from texting.recipients import Recipient, weeks
 from texting.recipients.hours import BusinessHours
 from texting.recipients.quiet import KEY, QuietHours, QuietPlaces
@@ -15,8 +17,6 @@ ALL = "all"
 CHECKS = ("always", "opted-out", "asked")
 """Which numbers on the Do Not Call list get no text: all, those that opted out, or as asked."""
 UNITS = {"m": "minutes", "h": "hours", "d": "days"}
-LAST = datetime.max.replace(microsecond=999_000, tzinfo=UTC)
-"""The last instant that there is."""
 
 
 class KeyRules(NamedTuple):
@@ -28,6 +28,7 @@ class KeyRules(NamedTuple):
     expire_after: str | None = None
     urgent: bool = False
     countries: str | None = None  # "US,CA", or ALL
+    recipient_limit: str | None = None  # or NONE
 
     def lifetime(self, setting: timedelta) -> timedelta:
         """Return how long after its first scheduled time a message may still be sent."""
@@ -64,6 +65,8 @@ def read(name: str, text: str) -> str:
         if unknown := recipients.unknown_countries(codes):
             raise ValueError(f"no country with telephone numbers has the ISO 3166 code {unknown}")
         text = ",".join(codes)
+    if name == "recipient_limit" and text != NONE:
+        text = str(read_recipient_limit(text))
     return text
 
 
@@ -146,5 +149,8 @@ class Rules(NamedTuple):
 
     def hours(self, recipient: Recipient) -> BusinessHours:
         """Return the business hours of a recipient, with the quiet hours that apply there."""
-        silent = self.quiet.of(recipient.country, recipient.states)
-        return self.opening._replace(quiet=silent)
+        quiet = self.quiet.of(recipient.country, recipient.states)
+        if not recipient.residence:
+            return self.opening._replace(quiet=quiet)
+        there = self.quiet.there(recipient.residence.place, recipient.clocks.country)
+        return self.opening._replace(quiet=quiet, quiet_there=there)

@@ -77,7 +77,7 @@ class Codes(NamedTuple):
     A code in no group is temporary: it costs a retry, but the text is not given up at once.
     """
 
-    for_good: Collection = ()
+    permanent: Collection = ()
     account: Collection = ()
     too_fast: Collection = ()
     no_route: Collection = ()  # each of these is in another group, too
@@ -86,7 +86,7 @@ class Codes(NamedTuple):
         """Return the CarrierError that a code means; `flags` are more fields of CarrierError."""
         return CarrierError(
             reason,
-            permanent=code in self.for_good,
+            permanent=code in self.permanent,
             account=code in self.account,
             too_fast=code in self.too_fast,
             no_route=code in self.no_route,
@@ -96,6 +96,10 @@ class Codes(NamedTuple):
 
 class NotGenuine(Exception):
     """A callback is not signed by the carrier."""
+
+
+class CannotVerify(Exception):
+    """Nobody can tell now whether a callback is genuine: the carrier has to repeat it."""
 
 
 class Receipt(NamedTuple):
@@ -190,8 +194,16 @@ class Callback(NamedTuple):
     body: bytes
 
 
-REGISTERS = {"AU": "Unverified", "IE": "Likely Scam", "SG": "Likely-SCAM"}
-"""What phones show instead of a name that is not in their country's register.
+REGISTERS = {
+    "AU": "“Unverified”",
+    "BE": "a number instead",
+    "ES": "blocked",
+    "FI": "blocked or “Unknown”",
+    "GB": "blocked if generic (“Info”)",
+    "IE": "“Likely Scam”",
+    "SG": "blocked",
+}
+"""What becomes of texts from a name that is not in their country's register, or not allowed there.
 
 docs/compliance.md has the sources.
 """
@@ -200,14 +212,34 @@ docs/compliance.md has the sources.
 def key_of(message_id: str, copy: int = 0) -> str:
     """Return the id by which a carrier that keeps ids knows a copy of a message.
 
-    A person may send a message again that was taken and did not arrive: that is another text.
+    `copy` is the number of earlier copies that any carrier took. A person may send a message again
+    that was taken and did not arrive: that is another text.
     """
     return f"{UUID(message_id).hex}-{copy}" if copy else message_id
+
+
+class Outgoing(NamedTuple):
+    """A text as it is given to a carrier."""
+
+    to: str  # E.164
+    text: str
+    message_id: str
+    key: str  # by which a carrier that keeps ids knows it, see `key_of`
+    valid_for: int  # seconds after which it should no longer be delivered
 
 
 def message_of(key: str) -> str:
     """Return the id of the message that has this key."""
     return key.partition("-")[0] if key[32:33] == "-" else key
+
+
+class Dated(NamedTuple):
+    """The date of an answer over HTTP, and when it came."""
+
+    date: str
+    took: float  # seconds from the request
+    wall: float  # by this machine's clock
+    monotonic: float
 
 
 class Carrier:
@@ -223,7 +255,7 @@ class Carrier:
     options: Mapping[str, str | None] = {}
     codes = Codes()  # of its refusals
     # The code, in a refusal or a report, for a recipient who told the carrier to stop
-    opted_out: int | None = None
+    opted_out: int | str | None = None
     # The HTTP methods of the carrier's callbacks; empty if it makes none
     callback_methods: tuple[str, ...] = ()
     # Whether `received` returns receipts and replies, from a session of the carrier's.
@@ -233,6 +265,8 @@ class Carrier:
     # For how long a text that is given again with the same id is not sent twice: then it is given
     # again while it is in doubt. None if it would be sent twice
     keeps_ids: timedelta | None = None
+    # How soon a report shows that it has a text in doubt, if any does: no copy is sent before
+    shows_within = timedelta(0)
     # Whether a URL with `{to}` goes on to mean Apprise's carrier of the same scheme
     leaves_to_apprise = False
     # What owns the list that `find` searches, if other carriers may have texts in it, too
@@ -244,6 +278,7 @@ class Carrier:
     registers = False  # whether `register` has to be called before it calls back
     # Whether each name of an account is called about the texts of all its names
     calls_all_names = False
+    dated: Dated | None = None  # of its latest answer that has a date
     lists_incoming = False  # whether `incoming` returns texts whose callbacks were lost
 
     def warn(self, words: str) -> None:
@@ -280,12 +315,10 @@ class Carrier:
         """
         return nullcontext()
 
-    def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
-        """Hand `text` for `to` (E.164) to the carrier unchanged; return its reference, if any.
+    def send(self, outgoing: Outgoing) -> str | None:
+        """Hand a text to the carrier unchanged; return its reference, if any.
 
-        After `valid_for` seconds the text should no longer be delivered. Carriers that keep ids
-        know it by `key_of(message_id, copy)`; `copy` is the number of earlier copies that any
-        carrier took. Raise CarrierError if the carrier did not take the text.
+        Raise CarrierError if the carrier did not take it.
         """
         raise NotImplementedError
 
@@ -296,8 +329,8 @@ class Carrier:
         """
         raise NotImplementedError
 
-    def look_up(self, message_id: str, copy: int = 0) -> str | None:
-        """Return the reference of the text that was given with these, or None if there is none.
+    def look_up(self, key: str) -> str | None:
+        """Return the reference of the text that was given with this key, or None.
 
         Raise CarrierError if the carrier gives no answer. Only carriers that keep ids are asked.
         """
@@ -346,7 +379,8 @@ class Carrier:
     def callback(self, request: Callback) -> list[Report]:
         """Return the receipts, opt-outs and replies in a genuine callback; there may be none.
 
-        Raise NotGenuine if the signature does not match, or if this carrier makes no callbacks.
+        Raise NotGenuine if the signature does not match, or if this carrier makes no callbacks;
+        CannotVerify if what is needed to verify it cannot be had now.
         """
         raise NotGenuine
 
@@ -368,12 +402,21 @@ OWN = {
     "telnyx": "texting.carriers.telnyx:Telnyx",
     "smsgate": "texting.carriers.smsgate:SmsGate",
     "smsgate+http": "texting.carriers.smsgate:SmsGate",
+    "aws": "texting.carriers.aws:Aws",
+    "infobip": "texting.carriers.infobip:Infobip",
     "smpp": "texting.carriers.smpp:Smpp",
     "smpps": "texting.carriers.smpp:Smpp",
     "webhook+https": "texting.carriers.webhook:Webhook",
     "webhook+http": "texting.carriers.webhook:Webhook",
 }
 APPRISE = "texting.carriers.apprise:Apprise"
+OF_APIS = {  # the carriers' own domains
+    "twilio.com": "twilio://ACCOUNT_SID:AUTH_TOKEN@FROM",
+    "nexmo.com": "vonage://KEY:SECRET@FROM",
+    "vonage.com": "vonage://KEY:SECRET@FROM",
+    "telnyx.com": "telnyx://API_KEY@FROM?public_key=BASE64",
+    "sms-gate.app": "smsgate://USER:PASSWORD@api.sms-gate.app/3rdparty/v1",
+}
 # From this similarity on (difflib's), a scheme is a misspelt one of OWN; Apprise's xmpps has 0.8.
 CLOSE = 0.82
 
@@ -435,10 +478,25 @@ def check_foreign(url: str) -> None:
     near = ["webhook+https"] if scheme == "webhook" else get_close_matches(scheme, OWN, 1, CLOSE)
     if near:
         raise ValueError(f"{given} is not a carrier; did you mean {near[0]}?")
+    if scheme in ("http", "https"):
+        check_api(url)
     if "+" in scheme:
         raise ValueError(urls.NO_URL)
     if "{to}" not in url:
         raise ValueError("{to} is missing: it marks where the recipient's number goes in the URL")
+
+
+def check_api(url: str) -> None:
+    """Raise ValueError if an address of the web cannot be one of Apprise's carriers."""
+    scheme, parts = urls.scheme(url).lower(), urls.split(url)
+    host = f".{parts.hostname if parts else ''}"
+    for domain, form in OF_APIS.items():
+        if host.endswith(f".{domain}"):
+            raise ValueError(f"{scheme}://… is the address of an API; write {form}")
+    if "{to}" not in url:
+        raise ValueError(
+            f"{scheme}://… is not a carrier; for a service of your own, write webhook+{scheme}://…"
+        )
 
 
 def mute(*libraries: str) -> None:

@@ -8,11 +8,11 @@ from urllib.parse import parse_qsl, quote, unquote
 
 import apprise
 
-from texting.carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, mute
+from texting.carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, Outgoing, mute
 
 # Plugins report only the HTTP status. 400 and 422 can be about the account or about the text, so
 # they are temporary: one more retry does no harm.
-CODES = Codes(for_good={413}, account={401, 402, 403}, too_fast={429})
+CODES = Codes(permanent={413}, account={401, 402, 403}, too_fast={429})
 NO_ANSWER = "Socket Exception"  # prefix of a plugin's DEBUG line about an exception of requests
 # Exceptions of urllib3 in such a line which are certain to mean that no connection was made.
 UNREACHED = r"NewConnectionError|NameResolutionError|ConnectTimeoutError|CERTIFICATE_VERIFY_FAILED"
@@ -78,19 +78,19 @@ class Apprise(Carrier):
         for module in ("encodings.idna", "netrc"):  # which socket and requests import late
             importlib.import_module(module)
 
-    def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
+    def send(self, outgoing: Outgoing) -> str | None:
         _said.set(said := [])
         try:
-            plugin = self._plugin(to)
+            plugin = self._plugin(outgoing.to)
         except Exception:  # the plugin accepted the URL with another number
             plugin = None
         # Plugins drop numbers that seem too short to them; some then text their own sender.
-        if plugin is None or not _texts_only(plugin, to):
+        if plugin is None or not _texts_only(plugin, outgoing.to):
             raise CarrierError(f"{self._scheme}:// does not take this number", permanent=True)
         in_doubt = False
         try:
             if plugin.send(
-                body=text,
+                body=outgoing.text,
                 title="",
                 notify_type=apprise.NotifyType.INFO,
                 body_format=apprise.NotifyFormat.TEXT,
@@ -107,7 +107,7 @@ class Apprise(Carrier):
         status = re.search(r"error=(\d{3})\b", said)
         status = None if in_doubt or not status else int(status[1])
         in_doubt |= status in UNANSWERED
-        reason = self._safe(said or "gave no reason", text)
+        reason = self._safe(said or "gave no reason", outgoing.text)
         silent = in_doubt or bool(failed) or status in GATEWAY
         flags = {"silent": silent, "unreached": unreached and not in_doubt}
         raise self.codes.error(reason, status, in_doubt=in_doubt, **flags)

@@ -15,6 +15,11 @@ from texting.carriers import Carrier, connect, urls
 from texting.carriers.opt_outs import REGIONS
 
 COUNTRIES = {*REGIONS, "001"}
+PLACEHOLDERS = {
+    *("ACCOUNT_SID", "AUTH_TOKEN", "SID", "TOKEN", "API_KEY", "KEY", "KEY_ID", "SECRET"),
+    *("USER", "PASSWORD", "HOST", "FROM", "SIGNING_KEY", "BASE64", "UUID"),
+}
+"""What the pages write in a CARRIER_URL for what an operator has to fill in."""
 
 
 class CarrierConfig(NamedTuple):
@@ -82,11 +87,14 @@ def _read(word):
     Raise ValueError for a word that is no URL.
     """
     url, mark, rest = word.partition("#")
+    usual = default_name(url)
+    if left := PLACEHOLDERS & {*re.split("[:/@?&=]", url)}:
+        raise ValueError(f"still has {min(left)} in it, which stands for your own")
     pairs = [option.partition("=")[::2] for option in rest.split("&")] if mark else []
     readers = {"name": _name, "countries": _countries, "keys": _list, "rate": rate}
     if any(name not in readers for name, _ in pairs):
         problem = f"after # it takes only {', '.join(readers)}"
-        return CarrierConfig(default_name(url), url), [problem]
+        return CarrierConfig(usual, url), [problem]
     options, problems, found = dict(pairs), [], {}
     if len(options) < len(pairs):
         problems.append("an option after # is repeated")
@@ -96,7 +104,7 @@ def _read(word):
                 found[name] = read(options[name])
             except ValueError as problem:
                 problems.append(f"{name} after # {problem}")
-    return CarrierConfig(**{"name": default_name(url), "url": url} | found), problems
+    return CarrierConfig(**{"name": usual, "url": url} | found), problems
 
 
 def default_name(url: str) -> str:

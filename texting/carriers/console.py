@@ -3,7 +3,7 @@
 import sys
 import threading
 
-from texting.carriers import Carrier, CarrierError
+from texting.carriers import Carrier, CarrierError, Outgoing
 
 
 class Console(Carrier):
@@ -21,9 +21,10 @@ class Console(Carrier):
         if not sys.stdout.isatty():
             self.warning = "console: prints texts here and sends nothing"
 
-    def send(self, to: str, text: str, **_: object) -> None:
+    def send(self, outgoing: Outgoing) -> None:
         encoding = sys.stdout.encoding or "utf-8"
-        line = f"{to} {text!r}\n".encode(encoding, "backslashreplace").decode(encoding)
+        line = f"{outgoing.to} {outgoing.text!r}\n"
+        line = line.encode(encoding, "backslashreplace").decode(encoding)
         try:
             with self._lock:
                 sys.stdout.write(line)

@@ -24,6 +24,7 @@ from texting.carriers import (
     Carrier,
     CarrierError,
     Codes,
+    Dated,
     NotGenuine,
     Receipt,
     Report,
@@ -118,6 +119,7 @@ class HttpCarrier(Carrier):
         """
         own = getattr(self._session, "connection", None)
         connection = own or self._connect()
+        began = time.monotonic()
         target = quote(self._base.path.rstrip("/") + path, safe=IN_TARGETS)
         response = None
         try:
@@ -135,6 +137,9 @@ class HttpCarrier(Carrier):
         if response is None:
             reason = f"{self.title} gave no answer"
             raise CarrierError(reason, in_doubt=method == "POST", silent=True)
+        if date := response.headers.get("Date"):  # read later, as each answer has one
+            at = time.monotonic()
+            self.dated = Dated(date, at - began, time.time(), at)
         pause = _retry_after(response.headers.get("Retry-After", ""), self.longest_pause)
         return Response(method, response.status, content, pause)
 

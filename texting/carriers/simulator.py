@@ -1,6 +1,6 @@
 """The carrier `simulator:`, which sends nothing."""
 
-from texting.carriers import Carrier, CarrierError
+from texting.carriers import Carrier, CarrierError, Outgoing
 
 
 class Simulator(Carrier):
@@ -17,8 +17,8 @@ class Simulator(Carrier):
 
     title = "the simulator"
 
-    def send(self, to: str, text: str, **_: object) -> None:
-        match to:
+    def send(self, outgoing: Outgoing) -> None:
+        match outgoing.to:
             case "+12125550101":
                 raise CarrierError("the simulator refuses this number for good", permanent=True)
             case "+12125550102":

@@ -13,6 +13,7 @@ from texting.carriers import (
     CarrierError,
     IncomingText,
     LateAnswer,
+    Outgoing,
     Report,
     TooFast,
     pdus,
@@ -106,16 +107,16 @@ class Smpp(Carrier):
             self._run(self._session()).result()
         return contextlib.nullcontext()
 
-    def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
+    def send(self, outgoing: Outgoing) -> str | None:
         try:
-            coding, parts = cut(text, self._coding)
+            coding, parts = cut(outgoing.text, self._coding)
         except ValueError as problem:
             raise CarrierError(f"SMPP: {problem}", permanent=True) from None
-        addresses = self._from + pdus.address(*self._recipient, to.removeprefix("+"))
-        fields = {"coding": coding, "has_header": len(parts) > 1, "valid_for": valid_for}
+        addresses = self._from + pdus.address(*self._recipient, outgoing.to.removeprefix("+"))
+        fields = {"coding": coding, "has_header": len(parts) > 1, "valid_for": outgoing.valid_for}
         bodies = [pdus.submit_sm(addresses, part, receipt=False, **fields) for part in parts[:-1]]
         bodies.append(pdus.submit_sm(addresses, parts[-1], receipt=self.listens, **fields))
-        return self._run(self._send(bodies, message_id)).result()
+        return self._run(self._send(bodies, outgoing.message_id)).result()
 
     def check(self) -> None:
         self._run(self._check()).result()

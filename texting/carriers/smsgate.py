@@ -15,8 +15,8 @@ from texting.carriers import (
     CarrierError,
     Codes,
     NotGenuine,
+    Outgoing,
     Report,
-    key_of,
     message_of,
     opt_outs,
     urls,
@@ -25,6 +25,7 @@ from texting.carriers.http import HttpCarrier, Response, basic, check_age, insta
 
 SHORTEST_VALIDITY = 5  # seconds that a text may wait
 OLDEST_CALLBACK = 3600  # seconds; the phone signs every try again, and its clock may differ
+WRONG_LOGIN = "the user or the password is wrong"
 EVENTS = ("sms:sent", "sms:delivered", "sms:failed", "sms:received")
 
 
@@ -39,7 +40,7 @@ class SmsGate(HttpCarrier):
     keeps_ids, calls_all_names = timedelta.max, True
     callback_methods = ("POST",)
     delivered, failed = ("sms:delivered",), ("sms:failed",)
-    codes = Codes(for_good={400, 413}, account={401, 402, 403, 404}, too_fast={429, 503})  # HTTP
+    codes = Codes(permanent={400, 413}, account={401, 402, 403, 404}, too_fast={429, 503})  # HTTP
     options: ClassVar = {"key": None, "sim": None, "region": None}
 
     def __init__(self, url: str, concurrency: int, timeout: float, callbacks: str | None):
@@ -72,15 +73,13 @@ class SmsGate(HttpCarrier):
                 if not answer.success:
                     raise self.error_of(answer)
 
-    def send(
-        self, to: str, text: str, *, message_id: str, valid_for: int, copy: int = 0
-    ) -> str | None:
-        key = key_of(message_id, copy)
-        until = datetime.now(UTC) + timedelta(seconds=max(valid_for, SHORTEST_VALIDITY))
+    def send(self, outgoing: Outgoing) -> str | None:
+        key = outgoing.key
+        until = datetime.now(UTC) + timedelta(seconds=max(outgoing.valid_for, SHORTEST_VALIDITY))
         body = {
             "id": key,
-            "textMessage": {"text": text},
-            "phoneNumbers": [to],
+            "textMessage": {"text": outgoing.text},
+            "phoneNumbers": [outgoing.to],
             "withDeliveryReport": True,
             "validUntil": until.isoformat(timespec="seconds"),
         }
@@ -91,9 +90,8 @@ class SmsGate(HttpCarrier):
             return key
         raise self.error_of(answer)
 
-    def look_up(self, message_id: str, copy: int = 0) -> str | None:
+    def look_up(self, key: str) -> str | None:
         """Return the reference of a message that SMSGate has, or None."""
-        key = key_of(message_id, copy)
         answer = self.ask("GET", f"/messages/{key}")
         content = answer.json()
         if answer.status == 404 and content.get("message"):
@@ -176,7 +174,6 @@ class SmsGate(HttpCarrier):
             "silent": status in (502, 503, 504) and not words,
         }
         is_of_phone = status == 400 and "device" in words.lower()
-        reason = (
-            f"SMSGate: {'no phone is registered' if is_of_phone else 'refused'} (HTTP {status})"
-        )
+        said = {400: "no phone is registered"} if is_of_phone else {401: WRONG_LOGIN}
+        reason = f"SMSGate: {said.get(status, 'refused')} (HTTP {status})"
         return self.refusal(answer, 404 if is_of_phone else status, reason, **flags)

@@ -17,8 +17,8 @@ from texting.carriers import (
     Codes,
     Listed,
     NotGenuine,
+    Outgoing,
     Report,
-    key_of,
     opt_outs,
     urls,
 )
@@ -116,14 +116,13 @@ class Telnyx(HttpCarrier):
         base = urls.base(options["base_url"])
         super().__init__(base, {"Authorization": f"Bearer {key}"}, concurrency, timeout)
 
-    def send(
-        self, to: str, text: str, *, message_id: str, valid_for: int, copy: int = 0
-    ) -> str | None:
-        encoding = "gsm7" if SEPTETS.keys() >= {*text} else "ucs2"  # `auto` changes characters
-        body = self._fields | {"to": to, "text": text, "encoding": encoding}
+    def send(self, outgoing: Outgoing) -> str | None:
+        # `auto` changes characters
+        encoding = "gsm7" if SEPTETS.keys() >= {*outgoing.text} else "ucs2"
+        body = self._fields | {"to": outgoing.to, "text": outgoing.text, "encoding": encoding}
         if "webhook_url" in body:
-            body["webhook_url"] += f"?m={message_id}"
-        answer = self.post_json("/messages", body, **{"Idempotency-Key": key_of(message_id, copy)})
+            body["webhook_url"] += f"?m={outgoing.message_id}"
+        answer = self.post_json("/messages", body, **{"Idempotency-Key": outgoing.key})
         ref = reference(_dict(answer.json().get("data")).get("id"))
         if ref and answer.success:
             self.note_served()

@@ -18,6 +18,7 @@ from texting.carriers import (
     Codes,
     Listed,
     NotGenuine,
+    Outgoing,
     Report,
     opt_outs,
     urls,
@@ -111,11 +112,16 @@ class Twilio(HttpCarrier):
         base = urls.base(options["base_url"])
         super().__init__(base, basic(user, password), concurrency, timeout)
 
-    def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
-        validity = min(max(int(valid_for), SHORTEST_VALIDITY), LONGEST_VALIDITY)
-        form = {"To": to, **self._fields, "Body": text, "ValidityPeriod": validity}
+    def send(self, outgoing: Outgoing) -> str | None:
+        validity = min(max(int(outgoing.valid_for), SHORTEST_VALIDITY), LONGEST_VALIDITY)
+        form = {
+            "To": outgoing.to,
+            **self._fields,
+            "Body": outgoing.text,
+            "ValidityPeriod": validity,
+        }
         if "StatusCallback" in form:
-            form["StatusCallback"] += f"?m={message_id}"
+            form["StatusCallback"] += f"?m={outgoing.message_id}"
         answer = self.post(f"{self._account}/Messages.json", form)
         sid, code = reference(answer.json().get("sid")), _code(answer)
         # A 201 without a SID is a success, too: sending again would make a second text.

@@ -7,7 +7,17 @@ from datetime import UTC, datetime
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-from texting.carriers import Callback, CarrierError, Codes, NotGenuine, Part, Report, opt_outs, urls
+from texting.carriers import (
+    Callback,
+    CarrierError,
+    Codes,
+    NotGenuine,
+    Outgoing,
+    Part,
+    Report,
+    opt_outs,
+    urls,
+)
 from texting.carriers.alphabets import SEPTETS
 from texting.carriers.http import (
     MOST_FIELDS,
@@ -109,13 +119,13 @@ class Vonage(HttpCarrier):
         self._fields |= self._receipts("callback", callbacks, signing, "signature_secret", from_)
         super().__init__(urls.base(options["base_url"]), {}, concurrency, timeout)
 
-    def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
+    def send(self, outgoing: Outgoing) -> str | None:
         form = self._fields | {
-            "to": to.removeprefix("+"),
-            "text": text,
-            "type": "text" if SEPTETS.keys() >= {*text} else "unicode",
-            "ttl": min(max(int(valid_for * 1000), SHORTEST_TTL), LONGEST_TTL),
-            "client-ref": message_id[:LONGEST_CLIENT_REFERENCE],
+            "to": outgoing.to.removeprefix("+"),
+            "text": outgoing.text,
+            "type": "text" if SEPTETS.keys() >= {*outgoing.text} else "unicode",
+            "ttl": min(max(int(outgoing.valid_for * 1000), SHORTEST_TTL), LONGEST_TTL),
+            "client-ref": outgoing.message_id[:LONGEST_CLIENT_REFERENCE],
         }
         answer = self.post("/sms/json", form)
         parts = answer.json().get("messages")

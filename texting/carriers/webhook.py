@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import ClassVar
 from urllib.parse import unquote
 
-from texting.carriers import Codes, key_of, urls
+from texting.carriers import Codes, Outgoing, urls
 from texting.carriers.http import HttpCarrier, Response, basic, reference
 
 
@@ -64,7 +64,7 @@ class Webhook(SignedPosts):
     name, title = "webhook", "the webhook"
     options: ClassVar = {"secret": None}
     keeps_ids = timedelta.max  # the receiver's duty
-    codes = Codes(for_good={400, 413, 422}, account={401, 403, 404}, too_fast={429})  # HTTP
+    codes = Codes(permanent={400, 413, 422}, account={401, 403, 404}, too_fast={429})  # HTTP
 
     def __init__(self, url: str, concurrency: int, timeout: float, *_: object):
         address = url.partition("+")[2]
@@ -80,11 +80,11 @@ class Webhook(SignedPosts):
         others = "&".join(option for option in options if option not in secrets)
         super().__init__(place + (f"?{others}" if others else ""), concurrency, timeout)
 
-    def send(
-        self, to: str, text: str, *, message_id: str, valid_for: int, copy: int = 0
-    ) -> str | None:
-        body = json.dumps({"message_id": message_id, "to": to, "message": text})
-        answer = self.post_signed(key_of(message_id, copy), body, self._keys)
+    def send(self, outgoing: Outgoing) -> str | None:
+        body = json.dumps(
+            {"message_id": outgoing.message_id, "to": outgoing.to, "message": outgoing.text}
+        )
+        answer = self.post_signed(outgoing.key, body, self._keys)
         content = answer.json()
         if answer.success and not content.get("error"):
             return reference(content.get("reference"))

@@ -1,13 +1,23 @@
 """`flask audit`: who did what and when."""
 
 import re
+import uuid
+from contextlib import suppress
+from functools import reduce
 from itertools import islice
+from operator import or_
 from typing import Any
 
 import click
+from peewee import Expression
 
+from texting import recipients
 from texting.access.audit import Actor, Audit
+from texting.access.keys import ApiKey
 from texting.cli import base
+from texting.database import Refused
+from texting.messages.model import Message
+from texting.replies.model import read_number
 
 HEADER = ("at", "who", "what", "about", "details")
 
@@ -24,15 +34,47 @@ def actor(value: str) -> Actor:
 @click.option(
     "--by", type=actor, metavar="WHO", help='Only what this person did: Ann, or "Ann (key 7)".'
 )
+@click.option(
+    "--about",
+    type=base.name,
+    metavar="NUMBER|ID|KEY",
+    help="Only about a number and the messages to it, a message, or a key: shop, or "
+    '"shop (key 7)".',
+)
 @base.list_options
-def audit(limit: int | None, as_json: bool, **chosen: Any) -> None:
+def audit(limit: int | None, as_json: bool, about: str | None, **chosen: Any) -> None:
     """Print who did what and when, newest first.
 
     This covers messages, keys, events and the Do Not Call list. Records are never changed.
     """
     most = base.newest(limit, as_json)
-    found = islice(Audit.listing(**chosen), most)
+    found = islice(Audit.listing(**chosen, about=about and is_about(about)), most)
     base.print_list(as_json, map(as_object, found), HEADER, map(row, found), "Nothing", most)
+
+
+def is_about(text: str) -> Expression:
+    """Match rows about a number and the messages to it, about a message, or about a key.
+
+    Raise Refused if it is none of these: "Nothing" means that nothing was done.
+    """
+    found = []
+    with suppress(ValueError):
+        found.append(Audit.message_id == uuid.UUID(text))
+    with suppress(recipients.InvalidNumber):
+        number = read_number(text, None)
+        texts = Message.select(Message.id).where(Message.to == number)
+        found.append((Audit.number == number) | Audit.message_id.in_(texts))
+    name, id = actor(text)
+    keys = ApiKey.select(ApiKey.id).where(ApiKey.name == name)
+    keys = keys.where(ApiKey.id == id) if id else keys
+    if keys.exists():
+        found.append(Audit.key.in_(keys))
+    if not found:
+        raise Refused(
+            f"--about: {text!r} is neither a number with a plus sign, nor the id of a message, nor "
+            "the name of a key"
+        )
+    return reduce(or_, found)
 
 
 def as_object(done: Audit) -> dict:

@@ -86,28 +86,27 @@ def options(*several: Callable) -> Callable:
 
 @contextmanager
 def new_file(path: str) -> Iterator[TextIO]:
-    """Write a file that nobody else may read, or for `-` standard output.
-
-    Once it is complete it takes the place of what has its name, also of a link.
-    """
+    """Write a file as `replacing` does, or for `-` standard output."""
     if path == "-":
         with click.open_file(path, "w", encoding="utf-8") as file:
             yield file
-        return
-    if os.path.exists(path) and not os.path.isfile(path):  # a device, or a pipe of anybody's
-        raise click.FileError(path, "not a file; - is standard output")
-    with beside(path) as written, open(written, "w", encoding="utf-8") as file:
-        yield file
+    else:
+        with replacing(path) as written, open(written, "w", encoding="utf-8") as file:
+            yield file
 
 
 @contextmanager
-def beside(path: str) -> Iterator[str]:
+def replacing(path: str) -> Iterator[str]:
     """Return the path of a new file that nobody else may read.
 
-    It takes the place of what has the path's name at the end, and is gone if anything fails.
+    Once it is complete it takes the place of what has the other path, also of a link. If anything
+    fails, it is gone. click's atomic files would keep the rights of an older file, and replace it
+    even then.
     """
+    if os.path.exists(path) and not os.path.isfile(path):  # a device, or a pipe of anybody's
+        raise click.FileError(path, "not a file")
     try:
-        number, written = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".export-")
+        number, written = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".new-")
     except OSError as error:
         raise click.FileError(path, error.strerror) from None
     os.close(number)
@@ -116,20 +115,6 @@ def beside(path: str) -> Iterator[str]:
         os.replace(written, path)
     except BaseException:
         os.unlink(written)
-        raise
-
-
-@contextmanager
-def reserved(path: str) -> Iterator[None]:
-    """Have a name for a file that there is none of; give it back if anything fails."""
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
-    except OSError as error:
-        raise click.FileError(path, error.strerror) from None
-    try:
-        yield
-    except BaseException:
-        os.unlink(path)
         raise
 
 
@@ -193,8 +178,9 @@ def number(
         try:
             return read(text, region)
         except recipients.InvalidNumber as error:
-            hint = "" if region or text.startswith("+") else "; --region accepts national numbers"
-            raise click.BadParameter(f"{text!r}: {error}{hint}") from None
+            hint = "; put a plus sign before its country code, or --region accepts national numbers"
+            known = region or text.startswith("+")
+            raise click.BadParameter(f"{text!r}: {error}{'' if known else hint}") from None
 
     if isinstance(value, tuple):
         return {*map(read_one, value)}

@@ -24,7 +24,7 @@ from texting.replies.model import put_on_list
 
 dnc = base.Commands(
     "dnc",
-    help="Keep the Do Not Call list: opt-outs, of people who want no texts, and entries of yours.",
+    help="Keep the Do Not Call list: opt-outs (people who want no texts) and your own entries.",
 )
 number_argument = base.options(click.argument("number", callback=base.number), base.region_option)
 numbers_argument = base.options(
@@ -44,7 +44,7 @@ def opted_out_option(help: str) -> Callable:
 def say_what_stops(which: type[OptedOut] | type[DoNotCall]) -> None:
     """Print which texts a number on one of the two lists does not get."""
     setting = current_app.config["SETTINGS"].check_dnc
-    who = "a recipient who opted out" if which is OptedOut else "a number with an entry"
+    who = "a recipient who opted out" if which is OptedOut else "a number that you listed"
     base.say(f"{who} {do_not_call.gets(which, setting)}")
 
 
@@ -60,11 +60,24 @@ def add(numbers: set[str], which: type[OptedOut] | type[DoNotCall]) -> None:
 
 @dnc.command()
 @numbers_argument
-def remove(numbers: set[str]) -> None:
-    """Remove numbers from the list: their entries and opt-outs."""
-    now, batches = clock.now(), chunked(sorted(numbers), BATCH)
-    gone = sum(do_not_call.remove(batch, now, base.SHELL) for batch in batches)
-    base.say(f"{gone} removed, {len(numbers) - gone} not listed")
+@click.option("--opted-out", is_flag=True, help="Also end opt-outs, if the recipients want texts.")
+@click.pass_context
+def remove(ctx: click.Context, numbers: set[str], opted_out: bool) -> None:
+    """Remove your own entries from the list; --opted-out ends an opt-out, too.
+
+    Without --opted-out, a number that opted out is left and printed; then the exit status is 1.
+    """
+    now, listed, gone, left = clock.now(), 0, 0, []
+    for batch in chunked(sorted(numbers), BATCH):
+        listed += len(do_not_call.listed(batch))
+        gone += do_not_call.remove(batch, now, base.SHELL, opted_out=opted_out)
+        still = OptedOut.select().where(OptedOut.number.in_(batch))
+        left.extend(still.order_by(OptedOut.number))
+    for each in left:
+        since = f"opted out on {each.added_at:%Y-%m-%d}, by {each.source}"
+        base.say(f"{each.number}: {since}; --opted-out ends that", err=True)
+    base.say(f"{gone} removed, {len(numbers) - listed} not listed")
+    ctx.exit(bool(left))
 
 
 @dnc.command()

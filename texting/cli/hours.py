@@ -6,14 +6,15 @@ from functools import partial
 import click
 from flask import current_app
 
-from texting import recipients
+from texting import database, recipients
+from texting.access import places
 from texting.access.keys import ApiKey
 from texting.access.rules import NO_RULES
 from texting.cli import base
+from texting.cli.places import named
 from texting.database import Refused, clock
 from texting.recipients import Recipient, quiet
-from texting.recipients.hours import BusinessHours, NeverOpens, written, written_window
-from texting.recipients.quiet import QuietHours
+from texting.recipients.hours import BusinessHours, NeverOpens, written
 
 
 def instant(value: str) -> datetime:
@@ -42,7 +43,7 @@ def hours(
     quiet hours leave no minute in which this number can be texted.
     """
     at, own = at or clock.now(), ApiKey.named(key).rules if key else NO_RULES
-    recipient = recipients.find(number)
+    recipient = find(number)
     open_hours = current_app.extensions["rules"].of(own).hours(recipient)
     try:
         found = as_object(recipient, open_hours, at)
@@ -56,6 +57,15 @@ def hours(
         hours_from = "the key's" if own.hours else "BUSINESS_HOURS"
         tell(recipient, open_hours, at, found, hours_from)
     ctx.exit(0 if found["next_opening"] else 1)
+
+
+def find(number: str) -> Recipient:
+    """Return the recipient of a number, also if there is no database to ask where they live."""
+    try:
+        return places.find(number)
+    except database.ERRORS:
+        base.say("Where people are known to live could not be read.", err=True)
+        return recipients.find(number)
 
 
 def as_object(recipient: Recipient, hours: BusinessHours, at: datetime) -> dict:
@@ -80,17 +90,11 @@ def as_object(recipient: Recipient, hours: BusinessHours, at: datetime) -> dict:
         "within_business_hours": facts.within_business_hours,
         "business_hours": facts.business_hours,
         "quiet": hours.quiet_time(clocks, at) is not None,
-        "quiet_hours": quiet_time and written_window(quiet_time.window),
-        "quiet_hours_from": quiet_time and origin(quiet_time.hours),
+        "quiet_hours": quiet_time and quiet_time.window,
+        "quiet_hours_from": quiet_time and quiet_time.hours.origin,
+        "place": recipient.place_at(at),
         "next_opening": next_opening,
     }
-
-
-def origin(hours: QuietHours) -> str:
-    """Return where an operator has written quiet hours, like "QUIET_HOURS_FILE US-TX"."""
-    if hours.whose == quiet.KEY:
-        return "key"
-    return f"QUIET_HOURS_FILE {hours.whose}" if hours.whose else "QUIET_HOURS"
 
 
 def tell(
@@ -100,22 +104,34 @@ def tell(
     state = f" ({recipients.place_name(found['state'])})" if found["state"] else ""
     base.say(f"{recipient.international}: {found['location']}{state}")
     main, *others = found["zones"]
+    if place := found["place"]:
+        until = recipient.residence.until
+        base.say(f"Place: {named(place)}, imported{f', until {until}' if until else ''}")
     base.say(f"Clock: {main}, where it is {found['local_time']}")
     if others:
-        base.say(f"It can also be on these clocks, which count too: {', '.join(others)}")
-    base.say(f"Business hours ({hours_from}): {found['business_hours']}")
+        base.say(f"The phone may also be in {', '.join(others)}; those clocks count too")
+    base.say(f"Business hours ({hours_from}): {in_words(found['business_hours'])}")
     if quiet_time := hours.next_quiet_time(recipient.clocks, at):
         whose = "the key's" if quiet_time.hours.whose == quiet.KEY else found["quiet_hours_from"]
         _, day = written(quiet_time.local).split(", ", 1)
         when = "it is quiet now" if found["quiet"] else f"next on {day}"
-        base.say(f"Quiet hours ({whose}): {found['quiet_hours']}; {when}")
+        base.say(f"Quiet hours ({whose}): {in_words(found['quiet_hours'])}; {when}")
     else:
         base.say("Quiet hours: none")
     if found["within_business_hours"]:
         base.say("A text can be sent now.")
     elif opening := found["next_opening"]:
         there = recipients.local_time(recipient, opening)
-        why = recipients.what_keeps(recipient, hours, opening)
+        why = recipients.what_decides(recipient, hours, at)
         base.say(f"A text waits until {there} there ({base.shown(opening)}): {why}.")
     else:
         base.say("No text can ever be sent: hours and quiet hours leave no minute open.")
+
+
+def in_words(hours: str) -> str:
+    """Return hours, given as the API writes them, as people say them: 9:00 PM – noon, all day."""
+    if hours == "12:00 AM - 12:00 AM local time":
+        return "all day"
+    for numbers, word in (("12:00 PM", "noon"), ("12:00 AM", "midnight"), (" - ", " – ")):
+        hours = hours.replace(numbers, word)
+    return hours

@@ -1,5 +1,6 @@
 """`flask keys`: keys of the programs that send and of the people at the desk."""
 
+import shlex
 import sys
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -10,8 +11,8 @@ from flask import current_app
 
 from texting.access import rules
 from texting.access.audit import Action, Audit
-from texting.access.keys import ApiKey, Role, all_keys
-from texting.access.limits import Limit, parse
+from texting.access.keys import MAY_SEND, ApiKey, Role, all_keys, senders
+from texting.access.limits import Limit, parse, read_recipient_limit
 from texting.access.rules import NO_RULES, KeyRules
 from texting.access.sign_ins import SignIn
 from texting.carriers import urls
@@ -20,7 +21,8 @@ from texting.database import Refused, clock, db
 from texting.events import delivery
 from texting.events.outbox import Backlog, Event, EventAddress
 from texting.messages import decisions
-from texting.reports import usage
+from texting.monitoring import checks
+from texting.reports import queue, usage
 
 keys = base.Commands(
     "keys",
@@ -60,6 +62,11 @@ rule_options = base.options(
     click.option(
         "--countries", metavar="US,CA|all", help="Override ALLOWED_COUNTRIES, or allow all."
     ),
+    click.option(
+        "--recipient-limit",
+        metavar="3/24h|none",
+        help="Override RECIPIENT_LIMIT, counting this key's texts alone; or none.",
+    ),
 )
 
 
@@ -74,10 +81,24 @@ def read_rules(name: str, urgent: bool | None, **options: str | None) -> dict:
             try:
                 written = text.strip().lower()
                 changes[column] = None if written == "default" else rules.read(column, text)
+                if column == "recipient_limit":
+                    check_kept(changes[column])
             except ValueError as problem:
                 option = column.replace("_", "-")
                 raise Refused(f"the key {name!r}: {option}: {problem}") from None
     return changes
+
+
+def check_kept(own: str | None) -> None:
+    """Raise ValueError if texts are forgotten while they still count for a limit of recipients."""
+    settings = current_app.config["SETTINGS"]
+    for name in ("keep_texts", "keep_messages"):
+        kept = getattr(settings, name)
+        if own not in (None, rules.NONE) and kept and kept < read_recipient_limit(own).window:
+            raise ValueError(
+                f"must not have a longer window than {name.upper()}, after which a text counts no "
+                "more"
+            )
 
 
 @keys.command()
@@ -122,6 +143,8 @@ def create(
         if url:
             EventAddress.set(ApiKey.named(name), url, now)
     base.say(secret)
+    if role not in MAY_SEND and not current_app.config["SETTINGS"].secret_key:
+        base.say(f"desk: {checks.DESK_OFF}, so {name} cannot sign in", err=True)
     if role == Role.APPROVER and not group:
         base.say(f"{name} sees no messages: an approver sees only those of its --group", err=True)
     if role == Role.SENDER and is_unbounded(limits, own):
@@ -339,23 +362,43 @@ def row(key: dict) -> Iterable[Any]:
     return (key | shown).values()
 
 
+one_or_all = base.options(
+    click.argument("name", type=base.name, required=False),
+    click.option("--all", "everyone", is_flag=True, help="Do so with every key that sends texts."),
+)
+
+
+def one_or_each(name: str | None, everyone: bool) -> list[ApiKey]:
+    """Return the key of a name, or all that send texts and are not revoked, by name."""
+    if bool(name) == everyone:
+        raise click.UsageError("Give the name of a key, or --all.")
+    return [ApiKey.named(name)] if name else senders()
+
+
 @keys.command()
-@name_argument
-def pause(name: str) -> None:
+@one_or_all
+@click.pass_context
+def pause(ctx: click.Context, name: str | None, everyone: bool) -> None:
     """Refuse a key's requests and let its texts wait until it is resumed.
 
-    Every process does so within a second. Waiting texts still expire.
+    Every process does so within a second. Waiting texts still expire. A revoked key cannot be
+    paused: --all prints those whose texts wait, and then the exit status is 1.
     """
-    done = ApiKey.named(name).pause(clock.now())
-    base.say(f"{name}: {'paused' if done else 'was already paused'}")
+    for key in one_or_each(name, everyone):
+        base.say(f"{key.name}: {'paused' if key.pause(clock.now()) else 'was already paused'}")
+    revoked = queue.waiting_of_revoked() if everyone else {}
+    for each, texts in revoked.items():
+        told = f"revoked, but {base.count(texts, 'text')} of it will be sent"
+        base.say(f"{each}: {told}: flask messages cancel --key {shlex.quote(each)}", err=True)
+    ctx.exit(bool(revoked))
 
 
 @keys.command()
-@name_argument
-def resume(name: str) -> None:
+@one_or_all
+def resume(name: str | None, everyone: bool) -> None:
     """Let a paused key send again, including its waiting texts."""
-    done = ApiKey.named(name).resume(clock.now())
-    base.say(f"{name}: {'resumed' if done else 'was not paused'}")
+    for key in one_or_each(name, everyone):
+        base.say(f"{key.name}: {'resumed' if key.resume(clock.now()) else 'was not paused'}")
 
 
 @keys.command()

@@ -2,23 +2,27 @@
 
 import textwrap
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import click
 from flask import current_app
-from peewee import chunked
+from peewee import Expression, chunked
 
 from texting import database, recipients
+from texting.access import places
 from texting.access.do_not_call import LastReply
+from texting.access.places import KnownPlace
 from texting.access.sign_ins import SignIn
 from texting.cli import base
 from texting.database import PAGE, clock
 from texting.messages import receipts_by_number
 from texting.messages.attempts import Attempt
-from texting.messages.decisions import Selection
-from texting.messages.model import RETRYABLE, WAITING, WITHDRAWN, Message, Status
+from texting.messages.decisions import IS_CANCELLABLE, IS_RETRYABLE, Selection, read_note
+from texting.messages.model import WAITING, WITHDRAWN, Message, Status, has_status
+from texting.recipients import Residence
 from texting.replies.model import Reply
 from texting.replies.opt_outs import OptOutMessage
 from texting.reports import listings, queue
@@ -29,7 +33,7 @@ UNSHOWN = {  # columns
     *("id", "key", "lane", "due_since", "idempotency_key", "request_digest", "response"),
     *("idempotency_digest", "auto_reply_to", "claim_number", "claims_before_retry", "heard_of"),
 }
-SHOWN_OF_ATTEMPTS = ("carrier", "ended_at", "result", "reference", "words")
+SHOWN_OF_ATTEMPTS = ("carrier", "ended_at", "result", "reference", "words", "allowed")
 LONGEST_ERROR = 80  # characters of it in a list
 MANY = 100  # messages; to delete more has to be confirmed
 
@@ -42,23 +46,32 @@ messages = base.Commands(
 # Listing
 
 
+choices = base.options(
+    click.option(
+        "--status",
+        type=click.Choice([*map(str, Status)]),
+        help="Only this status. Slow on large tables for scheduled, queued and sending.",
+    ),
+    click.option("--awaiting-approval", is_flag=True, help="Only messages that wait for approval."),
+    base.to_options(),
+    base.key_option("Only messages of this key."),
+    click.option(
+        "--country", type=base.region, metavar="COUNTRY", help="Only to this country, as in EG."
+    ),
+    click.option("--group", type=base.name, help="Only messages of this group's keys."),
+    click.option(
+        "--visible-to", type=base.name, metavar="KEY_NAME", help="Only what this key may see."
+    ),
+    base.since_option,
+    base.until_option,
+)
+"""The options that choose messages: the fields of a Filter."""
+
+
 @messages.command("list")
-@click.option(
-    "--status",
-    type=click.Choice([*map(str, Status)]),
-    help="Only this status. Slow on large tables for scheduled, queued and sending.",
-)
-@click.option("--awaiting-approval", is_flag=True, help="Only messages that wait for approval.")
-@base.to_options()
-@base.key_option("Only messages of this key.")
-@click.option("--group", type=base.name, help="Only messages of this group's keys.")
-@click.option(
-    "--visible-to", type=base.name, metavar="KEY_NAME", help="Only what this key may see."
-)
-@base.since_option
-@base.until_option
+@choices
 @base.list_options
-@click.option("--ids", "only_ids", is_flag=True, help="Print only ids, a line each, for xargs.")
+@click.option("--ids", "only_ids", is_flag=True, help="Print only ids, a line each.")
 @click.option("--count", "only_count", is_flag=True, help="Print only how many there are.")
 def list_messages(
     limit: int | None, as_json: bool, only_ids: bool, only_count: bool, **chosen: Any
@@ -97,20 +110,21 @@ def as_objects(messages: Iterable[Message]) -> Iterator[dict]:
     """Return messages as the JSON objects that `show` prints, reading attempts page by page."""
     for page in chunked(messages, PAGE):
         attempts = Attempt.of_messages([message.id for message in page])
+        homes = places.residences({message.to for message in page} - {None})
         for message in page:
             history = [
                 {"at": attempt.begun_at} | base.fields(attempt, *SHOWN_OF_ATTEMPTS)
                 for attempt in attempts[message.id]
             ]
-            yield as_object(message) | {"history": history}
+            yield as_object(message, homes.get(message.to)) | {"history": history}
 
 
-def as_object(message: Message) -> dict:
-    """Return a message as a JSON object, without its history."""
+def as_object(message: Message, home: Residence | None) -> dict:
+    """Return a message as a JSON object, without its history; `home` is its recipient's."""
     shown = {name: value for name, value in message.__data__.items() if name not in UNSHOWN}
     of_key = {"key": message.key.name, "group": message.key.group}
     rules = current_app.extensions["rules"].of(message.key.rules)
-    waits_for = {"waits_for": outcomes.waits_for(message, rules, clock.now())}
+    waits_for = {"waits_for": outcomes.waits_for(message, rules, clock.now(), home)}
     because = {"blocked_because": message.blocked_because}
     return {"message_id": message.id} | of_key | shown | waits_for | because
 
@@ -136,7 +150,7 @@ def last_error(message: Message) -> str | None:
 def local_time(message: Message) -> str | None:
     """Return the recipient's local time of sending."""
     try:
-        return message.to and recipients.local_time(recipients.find(message.to), message.send_at)
+        return message.to and recipients.local_time(places.find(message.to), message.send_at)
     except (OverflowError, recipients.InvalidNumber):
         # Already in the year 10000, or no longer valid to a newer libphonenumber
         return None
@@ -145,78 +159,89 @@ def local_time(message: Message) -> str | None:
 # Deciding
 
 
-def for_each(past: str, among: Collection[Status] = (), *options: Callable) -> Callable:
-    """Make a command of a transition, for each id; it reports those that cannot make it.
+def choose(
+    ids: Collection[uuid.UUID], chosen: dict[str, Any], among: Expression, verb: str, yes: bool
+) -> Collection[uuid.UUID]:
+    """Return ids that were given, or those of messages that options choose, if a person agrees.
 
-    With options, these can take the place of ids: they choose from messages in some statuses.
+    What comes while the person is asked is not among them.
     """
-
-    def decorate(transition):
-        @messages.command(transition.__name__, help=transition.__doc__)
-        @click.argument(
-            "message_ids", metavar="ID...", type=click.UUID, nargs=-1, required=not options
-        )
-        @base.options(*options)
-        @click.pass_context
-        def command(ctx, message_ids, **chosen):
-            if options and bool(message_ids) == any(chosen.values()):
-                raise click.UsageError("Give ids, or options that say which messages.", ctx)
-            if chosen.get("country") and not chosen["key"]:
-                raise click.UsageError("Give --key with --country.", ctx)
-            found = (each.id for each in listings.listing(Filter(**chosen), among=among))
-            pages = chunked(message_ids or found, PAGE)  # a short transaction each
-            left = sum(decide(transition, past, page) for page in pages)
-            ctx.exit(left > 0)
-
-        return command
-
-    return decorate
+    if bool(ids) == any(chosen.values()):
+        raise click.UsageError("Name messages by id, or choose them with --key or --to.")
+    if ids:
+        return ids
+    found = {each.id: each.status for each in listings.listing(Filter(**chosen), among=among)}
+    if found:
+        counts = Counter(found.values())
+        told = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
+        base.say(f"{base.count(len(found))}: {told}")
+        base.confirm(f"{verb} {'it' if len(found) == 1 else 'them'}?", yes)
+    return found
 
 
-def decide(transition: Callable, past: str, ids: Collection[uuid.UUID]) -> int:
-    """Change messages, print what became of each, and return how many could not be changed."""
-    these = Selection(ids)
-    transition(these)
-    found = {message.id: message for message in Message.select().where(Message.id.in_([*ids]))}
-    for id in ids:
-        message = found.get(id)
-        if id not in these.left:
-            base.say(f"{id}: {WITHDRAWN if message and message.is_withdrawn else past}")
-        else:
-            why = f"not {past}: {message.state()}" if message else "there is no such message"
-            base.say(f"{id}: {why}", err=True)
-    return len(these.left)
+def decide(
+    transition: Callable[[Selection], Any], past: str, ids: Collection[uuid.UUID], total: bool
+) -> None:
+    """Change messages, print what became of each, and with `total` how many changed.
+
+    The exit status is 1 if one could not be changed.
+    """
+    left = 0
+    for page in chunked(ids, PAGE):  # a short transaction each
+        these = Selection(page)
+        transition(these)
+        left += len(these.left)
+        found = {message.id: message for message in Message.select().where(Message.id.in_(page))}
+        for id in page:
+            message = found.get(id)
+            if id not in these.left:
+                base.say(f"{id}: {WITHDRAWN if message and message.is_withdrawn else past}")
+            else:
+                why = f"not {past}: {message.state()}" if message else "there is no such message"
+                base.say(f"{id}: {why}", err=True)
+    if total:
+        base.say(f"{len(ids) - left} {past}")
+    click.get_current_context().exit(left > 0)
 
 
-of_key = (
-    base.key_option("Instead of ids: messages of this key, as when it has leaked."),
-    click.option(
-        "--country",
-        type=base.region,
-        metavar="COUNTRY",
-        help="With --key: only to this one, as in EG.",
-    ),
-)
-
-
-@for_each("approved")
-def approve(these: Selection) -> Any:
+@messages.command()
+@click.argument("message_ids", metavar="ID...", type=click.UUID, nargs=-1, required=True)
+def approve(message_ids: tuple[uuid.UUID, ...]) -> None:
     """Approve messages that wait for a person. They are sent when their time comes."""
-    return these.approve(base.SHELL, clock.now())
+    decide(lambda these: these.approve(base.SHELL, clock.now()), "approved", message_ids, False)
 
 
-@for_each(
-    "cancelled", WAITING, *of_key, base.to_options("Instead of ids: messages to this number.")
+ids_or_choices = base.options(
+    click.argument("message_ids", metavar="[ID...]", type=click.UUID, nargs=-1),
+    choices,
+    base.yes_option,
 )
-def cancel(these: Selection) -> Any:
-    """Cancel messages that wait: some, all of a key, or all to a number. This refuses approval."""
-    return these.cancel(base.SHELL, clock.now())
 
 
-@for_each("queued again", RETRYABLE, *of_key)
-def retry(these: Selection) -> Any:
-    """Resend failed, blocked, undelivered or expired messages: some, or all of a key."""
-    return these.retry(clock.now(), current_app.config["SETTINGS"].expire_after)
+@messages.command()
+@ids_or_choices
+@click.option(
+    "--note", type=read_note, metavar="TEXT", help="Why, for the sender and for people: a line."
+)
+def cancel(message_ids: tuple[uuid.UUID, ...], yes: bool, note: str | None, **chosen: Any) -> None:
+    """Cancel messages that wait; this refuses approval.
+
+    Name them by id, or choose them as `list` does: then they are counted, and it asks.
+    """
+    ids, total = choose(message_ids, chosen, IS_CANCELLABLE, "Cancel", yes), not message_ids
+    decide(lambda these: these.cancel(base.SHELL, clock.now(), note), "cancelled", ids, total)
+
+
+@messages.command()
+@ids_or_choices
+def retry(message_ids: tuple[uuid.UUID, ...], yes: bool, **chosen: Any) -> None:
+    """Resend failed, blocked, undelivered or expired messages.
+
+    Name them by id, or choose them as `list` does: then they are counted, and it asks.
+    """
+    ids = choose(message_ids, chosen, IS_RETRYABLE, "Resend", yes)
+    lasts, total = current_app.config["SETTINGS"].expire_after, not message_ids
+    decide(lambda these: these.retry(clock.now(), lasts), "queued again", ids, total)
 
 
 # Forgetting
@@ -267,11 +292,12 @@ def redact(to: str | None, days: int | None) -> None:
         replies = counted(Reply.forget_number, to, now)
         receipts_by_number.forget_number(to)
         LastReply.forget([to])
+        KnownPlace.forget(to)
     SignIn.forget_searches()
     base.say(f"{total} redacted")
     say_replies(replies)
     if to:
-        for message in listings.listing(Filter(to=to), among=(*WAITING, Status.SENDING)):
+        for message in listings.listing(Filter(to=to), among=has_status(*WAITING, Status.SENDING)):
             base.say(f"{message.id}: not redacted: {message.state()}", err=True)
     database.db.scrub()
 

@@ -11,13 +11,13 @@ from flask import current_app
 
 from texting import database
 from texting.access import do_not_call
-from texting.carriers import Carrier, CarrierError
+from texting.carriers import Carrier, CarrierError, Outgoing
 from texting.cli import base
 from texting.database import Refused, clock
 from texting.events.outbox import Event
 from texting.messages import model, receipts
 from texting.messages.model import Status
-from texting.monitoring import checks, health
+from texting.monitoring import checks, clocks, health
 from texting.replies import opt_outs
 from texting.reports import queue
 
@@ -42,20 +42,22 @@ def upgrade() -> None:
 
 @base.command
 @click.argument("file", type=click.Path(), metavar="FILE")
-def backup(file: str) -> None:
+@click.option("--force", is_flag=True, help="Replace FILE if it exists, once the copy is complete.")
+def backup(file: str, force: bool) -> None:
     """Copy the database to a new file, also while the service runs; only you can read the copy.
 
-    An existing file is not overwritten. Of Postgres, this prints the command that makes the copy,
-    with exit status 1, as no file was written.
+    Of Postgres, this prints the command that makes the copy, with exit status 1, as no file was
+    written.
     """
     if line := database.db.dump_line(file):
         base.say(line)
         raise Refused("no file was written: run this command, which asks for the password")
+    if os.path.lexists(file) and not force:
+        raise Refused(f"{file} exists already; name a new file, or replace it with --force")
     database.db.connect(reuse_if_open=True)  # or its own error says why not
     hidden = not sys.stderr.isatty()
     with (
-        base.reserved(file),
-        base.beside(file) as written,
+        base.replacing(file) as written,
         click.progressbar(length=100, label="copying", file=sys.stderr, hidden=hidden) as bar,
     ):
         try:
@@ -99,7 +101,8 @@ def ask(carrier: Carrier, to: str | None) -> int:
         if to:
             message_id = str(model.new_id(clock.now()))
             with carrier.session():
-                said = carrier.send(to, TEST_TEXT, message_id=message_id, valid_for=TEST_LASTS)
+                test = Outgoing(to, TEST_TEXT, message_id, message_id, TEST_LASTS)
+                said = carrier.send(test)
             base.say(f"{carrier.name} accepted the text" + (f": {said}" if said else ""))
         else:
             balance = carrier.balance()
@@ -127,7 +130,7 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
 
     The exit status is 1 if a PROBLEM is shown.
     """
-    now, settings = clock.now(), current_app.config["SETTINGS"]
+    now, settings = clocks.now(), current_app.config["SETTINGS"]
     hour_ago, day_ago = now - health.HOUR, now - timedelta(days=1)
     state = health.read(now, settings)
     began = time.perf_counter()
@@ -150,8 +153,8 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
     show_state(state, told)
     for each in state.arrivals:
         if each.taken or each.ended:
-            say(f"texts of {each.carrier}: {each.of_taken}")
-            say(f"texts of {each.carrier}: {each.of_ended}")
+            say(f"{each.carrier}, {each.of_taken}")
+            say(f"{each.carrier}, {each.of_ended}")
     for key, backlog in told["events"].items():
         waiting, given_up, oldest = backlog.values()
         since = f" since {base.shown(oldest)}" if oldest else ""
@@ -164,7 +167,15 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
 def state_as_object(state: health.Health) -> dict[str, object]:
     """Return the state of the service as a JSON object."""
     told = state._asdict()
-    for name in ("now", "stalled_after", "expected_since", "under_way", "answered_at", "stuck"):
+    for name in (
+        "now",
+        "stalled_after",
+        "expected_since",
+        "under_way",
+        "answered_at",
+        "stuck",
+        "wrong_clocks",
+    ):
         del told[name]
     told["problems"] = [each.sentence for each in state.problems()]
     for name in ("carriers", "arrivals"):
@@ -195,14 +206,14 @@ def show_state(state: health.Health, told: dict[str, Any]) -> None:
     say(f"last scheduler run: {_ago(state.last_pass_at, now)}")
     say(f"unmatched receipts in the last day: {told['receipts_unmatched']}")
     say(f"ignored STOP and START replies in the last day: {told['opt_outs_ignored']}")
-    waited = f"waiting since {base.shown(due)} ({_span(now - due)})" if due else "none"
+    waited = f"waiting since {base.shown(due)} ({health.span(now - due)})" if due else "none"
     say(f"oldest due message: {waited}")
 
 
 @base.command
 @click.pass_context
 def check(ctx: click.Context) -> None:
-    """Check settings, database, disk, clock, keys, receivers, carrier, public address and notices.
+    """Check settings, database, clock, time zones, disk, keys, receivers, carrier and addresses.
 
     The exit status is 1 if there is a problem. No text is sent.
     """
@@ -232,13 +243,4 @@ def version() -> None:
 
 
 def _ago(instant, now):
-    return f"{base.shown(instant)} ({_span(now - instant)} ago)" if instant else "never"
-
-
-def _span(length):
-    """Write a length of time in its largest whole unit: "33 seconds", "2 days"."""
-    length = max(length, timedelta(0))  # another machine's clock may be ahead
-    for unit in ("day", "hour", "minute"):
-        if number := length // timedelta(**{f"{unit}s": 1}):
-            return base.count(number, unit)
-    return base.count(length // timedelta(seconds=1), "second")
+    return f"{base.shown(instant)} ({health.span(now - instant)} ago)" if instant else "never"

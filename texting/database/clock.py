@@ -6,6 +6,9 @@ from datetime import UTC, datetime, timedelta
 SKEW = timedelta(seconds=5)
 """The most that machines' clocks may differ."""
 
+WRONG = timedelta(minutes=2)
+"""A clock that differs by more is wrong: a scheduler sends nothing by it."""
+
 
 def now() -> datetime:
     """Return now, in UTC, cut to the milliseconds that are stored and answered."""

@@ -17,6 +17,7 @@ class SqliteDialect:
     """SQLite locks no rows and no texts: a transaction that writes is alone."""
 
     product = "SQLite"
+    sees_disk = True  # whether bytes_left() can tell
     lock_unlocked = ""
     """The clause that makes a query in SQL find, and lock, the rows that nobody has locked."""
 
@@ -102,6 +103,7 @@ class PostgresDialect:
     """Each method does what SQLite's of the same name says."""
 
     product = "Postgres"
+    sees_disk = False
     lock_unlocked = "FOR UPDATE SKIP LOCKED"
 
     def read_clock(self) -> float | None:

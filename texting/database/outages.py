@@ -78,7 +78,7 @@ def reason(error: Exception) -> str:
 
 
 @contextmanager
-def survived(log: logging.Logger, what: str) -> Iterator[None]:
+def log_errors(log: logging.Logger, what: str) -> Iterator[None]:
     """Log an error that ends the block, which a thread repeats, and give its connection back.
 
     An outage is not logged: the scheduler's pass does that.
@@ -96,7 +96,7 @@ def survived(log: logging.Logger, what: str) -> Iterator[None]:
 
 
 @contextmanager
-def passed_over(log: logging.Logger, what: str) -> Iterator[None]:
+def skip_on_error(log: logging.Logger, what: str) -> Iterator[None]:
     """Log an error that ends the block, by its kind alone; raise it if it is an outage."""
     try:
         yield
@@ -106,7 +106,7 @@ def passed_over(log: logging.Logger, what: str) -> Iterator[None]:
         log.error("%s: unexpected %s", what, type(error).__name__)
 
 
-def all_but_broken(
+def skip_broken(
     action: Callable[[Sequence[Row]], Result],
     rows: Sequence[Row],
     log: logging.Logger,
@@ -115,28 +115,25 @@ def all_but_broken(
 ) -> list[Result]:
     """Call an action with rows, which changes all of them or none; return its results.
 
-    If a row breaks it, the rows are halved, and each half is done by itself, until that row is
-    alone. It is logged as `what` says, by its id, moved on, so that it is not the next again, and
-    passed over. An outage is raised: then no row is at fault.
+    If that breaks, each row is done by itself. A row that breaks it alone is logged as `what` says,
+    by its id, moved on, so that it is not the next again, and passed over. An outage is raised:
+    then no row is at fault.
     """
-    if not rows:
-        return []
-    if len(rows) == 1:
-        (row,) = rows
-        with passed_over(log, what(row)):
+    if len(rows) > 1:
+        try:
             return [action(rows)]
+        except Exception as error:
+            if is_outage(error):
+                raise
+    results = []
+    for row in rows:
+        with skip_on_error(log, what(row)):
+            results.append(action([row]))
+            continue
         if move_on:
-            with passed_over(log, f"{what(row)}, and stays due"):
+            with skip_on_error(log, f"{what(row)}, and stays due"):
                 move_on(row)
-        return []
-    try:
-        return [action(rows)]
-    except Exception as error:
-        if is_outage(error):
-            raise
-    half = len(rows) // 2
-    first = all_but_broken(action, rows[:half], log, what, move_on)
-    return first + all_but_broken(action, rows[half:], log, what, move_on)
+    return results
 
 
 def _tables_are_old(error):

@@ -19,9 +19,10 @@ UNION ALL SELECT number, false FROM do_not_call
 WHERE number = ANY(ARRAY(SELECT json_array_elements_text(CAST(:numbers AS json))))
 
 -- begin_attempts: Note that these claimed messages are given to a carrier.
-INSERT INTO attempt (message_id, claim_number, carrier, copy, sender, begun_at)
-SELECT id, claim_number, :carrier, copy, CAST(:sender AS uuid), :now
-FROM json_to_recordset(CAST(:rows AS json)) AS each(id uuid, claim_number integer, copy integer)
+INSERT INTO attempt (message_id, claim_number, carrier, copy, sender, begun_at, allowed)
+SELECT id, claim_number, :carrier, copy, CAST(:sender AS uuid), :now, allowed
+FROM json_to_recordset(CAST(:rows AS json))
+    AS each(id uuid, claim_number integer, copy integer, allowed text)
 
 -- lock_messages: Lock these messages in the order of their ids; SQLite's transactions are alone.
 SELECT id FROM message

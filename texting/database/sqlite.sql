@@ -17,9 +17,9 @@ UNION ALL SELECT number, false FROM do_not_call
 WHERE number IN (SELECT value FROM json_each(:numbers))
 
 -- begin_attempts: Note that these claimed messages are given to a carrier.
-INSERT INTO attempt (message_id, claim_number, carrier, copy, sender, begun_at)
+INSERT INTO attempt (message_id, claim_number, carrier, copy, sender, begun_at, allowed)
 SELECT json_extract(value, '$.id'), json_extract(value, '$.claim_number'), :carrier,
-    json_extract(value, '$.copy'), :sender, :now
+    json_extract(value, '$.copy'), :sender, :now, json_extract(value, '$.allowed')
 FROM json_each(:rows)
 
 -- lock_messages: Lock these messages in the order of their ids; SQLite's transactions are alone.

@@ -1,5 +1,6 @@
 """What tables share: their base, instants, a carrier's words, and batches of rows."""
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,9 @@ PAGE = 500
 """Rows that a report of all rows reads at a time."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LAST = datetime.max.replace(microsecond=999_000, tzinfo=UTC)
+"""The last instant that there is."""
+
 MILLISECOND = timedelta(milliseconds=1)
 PAST = timedelta(0)
 """How far ahead an instant can be that says when something has happened."""
@@ -101,6 +105,16 @@ class CarrierTextField(TextField):
 
     def db_value(self, value: str | None) -> str | None:
         return value and re.sub("[\0\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
+
+
+class JSONField(TextField):
+    """A value as JSON, for reading whole; databases have no part in it."""
+
+    def db_value(self, value: Any) -> str | None:
+        return None if value is None else json.dumps(value)
+
+    def python_value(self, value: str | None) -> Any:
+        return None if value is None else json.loads(value)
 
 
 def in_pages(

@@ -24,7 +24,7 @@ from texting.access.sign_ins import SignIn
 from texting.database import Refused, clock
 from texting.desk import entries, sessions, words
 
-MAX_FORM = 64 * 1024  # bytes
+MAX_FORM = 256 * 1024  # bytes: the ids of all that is looked over, and notes
 MAX_FIELDS = 200  # a page's ids, its token and a button are far fewer
 PAGES = re.compile("(replies|messages(/[0-9A-Fa-f-]{36})?|do-not-call|keys)?")
 """The pages that a sign-in leads to, relative to the desk's address."""

@@ -7,7 +7,14 @@ from flask import Response, current_app, flash, render_template, request, sessio
 from markupsafe import Markup
 
 from texting import recipients
-from texting.access.do_not_call import LISTS, DoNotCall, OptedOut, gets, remove
+from texting.access.do_not_call import (
+    LISTS,
+    DoNotCall,
+    DoNotCallHistory,
+    OptedOut,
+    gets,
+    remove,
+)
 from texting.access.keys import ApiKey
 from texting.database import clock
 from texting.desk import lists
@@ -29,6 +36,16 @@ SOURCES = {
     "reply": "because of a reply",
     "carrier": "reported by the carrier",
 }
+WORDS_OF = {
+    "operator": "An operator noted it",
+    "import": "It came from an imported file",
+    "reply": "It is the recipient's own word, in a reply",
+    "carrier": "It is the recipient's own word, reported by the carrier",
+}
+"""Whose word an opt-out was, by its source."""
+
+NEWEST, LOOKED_THROUGH = 20, 200
+"""How many entries are shown, and how many changes of the list are looked through for them."""
 
 
 @blueprint.get("/do-not-call")
@@ -38,11 +55,36 @@ def do_not_call() -> str:
     return page()
 
 
-def page(problem: str | None = None) -> str:
-    """Render the form, with what is wrong with the last one."""
+def page(problem: str | None = None, ends: OptedOut | None = None) -> str:
+    """Render the form, with what is wrong with the last one, or a question about an opt-out."""
     return render_template(
-        "do_not_call.html", problem=problem, opted_out=stops(OptedOut), entered=stops(DoNotCall)
+        "do_not_call.html",
+        problem=problem,
+        ends=ends,
+        whose=ends and whose_word(ends),
+        entered=stops(DoNotCall),
+        opted_out=stops(OptedOut),
+        newest=newest(),
+        sources=SOURCES,
+        now=clock.now(),
     )
+
+
+def newest() -> list[DoNotCallHistory]:
+    """Return how the newest entries of the list came about, the newest first."""
+    changes = list(DoNotCallHistory.newest(LOOKED_THROUGH))
+    numbers = {each.number for each in changes}
+    listed = {which.kind: which.among(numbers) for which in LISTS}
+    last = {(each.number, each.kind): each for each in reversed(changes)}.values()
+    joined = [each for each in last if each.what == "joined" and each.number in listed[each.kind]]
+    return sorted(joined, key=lambda each: each.id, reverse=True)[:NEWEST]
+
+
+def whose_word(entry: OptedOut) -> str:
+    """Return whose word an opt-out was: "An operator noted it (Olga)"."""
+    who = [each.who for each in DoNotCallHistory.of(entry.number) if each.kind == entry.kind]
+    by = f" ({who[-1]})" if who and who[-1] else ""
+    return WORDS_OF[entry.source] + by
 
 
 @blueprint.post("/do-not-call")
@@ -53,15 +95,26 @@ def change_do_not_call() -> Response | tuple[str, int]:
         number = read_number(request.form)
     except recipients.InvalidNumber as error:
         return page(str(error)), 400
-    action = lists.pressed(("check", "add", "remove"))
+    action = lists.pressed(("check", "add", "remove", "end"))
     if action == "check":
         flash(check_list(number))
     elif action == "add":
-        which = OptedOut if "opted_out" in request.form else DoNotCall
+        which = OptedOut if request.form.get("opted_out") == "yes" else DoNotCall
         flash(add_number(which, number, person, clock.now()))
+    elif action == "end":
+        flash(remove_number(number, person, clock.now(), opted_out=True))
+    elif OptedOut.lists(number):
+        return ask_whether_to_end(number, person, clock.now())
     else:
         flash(remove_number(number, person, clock.now()))
     return see(".do_not_call")
+
+
+def ask_whether_to_end(number: str, person: ApiKey, now: datetime) -> str:
+    """Remove our own entry of a number that opted out; ask whether that is to end, too."""
+    if DoNotCall.lists(number):
+        remove_number(number, person, now)
+    return page(ends=OptedOut.entry(number))
 
 
 def read_number(form: dict) -> str:
@@ -101,9 +154,9 @@ def add_number(
     return unbroken(number) + f" {ADDED[is_new]}, as an {which.kind}, and {stops(which)}."
 
 
-def remove_number(number: str, person: ApiKey, now: datetime) -> Markup:
-    """Take a number off both lists; return in words what that changed."""
-    was_listed = remove([number], now, person.name) > 0
+def remove_number(number: str, person: ApiKey, now: datetime, *, opted_out: bool = False) -> Markup:
+    """Remove our own entry of a number, and its opt-out if that ends; return what that changed."""
+    was_listed = remove([number], now, person.name, opted_out=opted_out) > 0
     note("removed from", person)
     return unbroken(number) + f" {REMOVED[was_listed]}."
 

@@ -11,6 +11,7 @@ from texting.carriers.alphabets import costly
 from texting.desk.words import ago, counted, date_and_time, international, named
 from texting.messages.attempts import Attempt, Result
 from texting.messages.model import RETRYABLE, WAITING, Message, Status
+from texting.recipients import quiet
 from texting.reports.listings import Cursor
 from texting.sending import outcomes
 
@@ -35,6 +36,14 @@ RESULTS = {  # of an attempt
 }
 
 
+LISTS = {  # that were looked at
+    "all": "not on the lists",
+    "opted-out": "not opted out",
+    None: "the lists did not count",
+}
+OF_RECIPIENT = " local time"
+
+
 @dataclass
 class Entry:
     """A message as the desk shows it."""
@@ -43,12 +52,14 @@ class Entry:
     now: datetime
     rules: Rules  # of its key
     texted: int = 0  # how often, in the last day
+    residence: recipients.Residence | None = None  # of the recipient, if it is known
 
     @cached_property
     def recipient(self) -> recipients.Recipient | None:
         """The recipient; None if the number was cleared or libphonenumber now rejects it."""
         try:
-            return recipients.find(self.message.to) if self.message.to else None
+            to = self.message.to
+            return recipients.find(to, self.residence) if to else None
         except recipients.InvalidNumber:
             return None
 
@@ -62,8 +73,18 @@ class Entry:
 
     @property
     def place(self) -> str:
-        """The recipient's place, without its country."""
+        """Where it is the recipient's local time: the known place, or the number's own."""
+        if self.recipient and (home := self.recipient.place_at(self.now)):
+            return recipients.place_name(home)
         return self.location.partition(",")[0]
+
+    @property
+    def home(self) -> str:
+        """Where the recipient is known to live, in words; "" if that is not known."""
+        home = self.recipient and self.recipient.place_at(self.now)
+        until = home and self.residence.until
+        last = f" until {until:%b %-d, %Y}" if until else ""
+        return f"known to live in {recipients.place_name(home)}{last}" if home else ""
 
     @property
     def parts(self) -> str:
@@ -149,7 +170,7 @@ class Entry:
         if not self.recipient:
             return ""
         try:
-            return date_and_time(at.astimezone(self.recipient.zone), self.now)
+            return date_and_time(at.astimezone(self.recipient.zone_at(at)), self.now)
         except OverflowError:  # already in the year 10000
             return ""
 
@@ -172,13 +193,23 @@ class Entry:
         return WORDS[message.status]
 
     @property
-    def attempts(self) -> list[tuple[datetime, str]]:
-        """When the message was given to a carrier, and with what result."""
+    def already(self) -> str | None:
+        """Who has stopped the message: "Bob has already refused this text." None if nobody."""
+        message = self.message
+        if message.status == Status.CANCELLED and message.cancelled_by:
+            how = "cancelled" if message.approved else "refused"
+            return f"{message.cancelled_by} has already {how} this text."
+        return None
+
+    @property
+    def attempts(self) -> list[tuple[datetime, str, str]]:
+        """When the message was given to a carrier, with what result, and why it was allowed."""
         told = []
         for attempt in Attempt.of_messages([self.message.id])[self.message.id]:
             words = f": {attempt.words}" if attempt.words else ""
             carrier = attempt.carrier or "the carrier"
-            told.append((attempt.begun_at, f"{carrier} {RESULTS[attempt.result]}{words}"))
+            why = why_allowed(attempt.allowed, self.location) if attempt.allowed else ""
+            told.append((attempt.begun_at, f"{carrier} {RESULTS[attempt.result]}{words}", why))
         return told
 
     @property
@@ -200,6 +231,37 @@ class Entry:
             (message.event_delivered_at, f"webhook delivered to {message.key.name}"),
         ]
         return sorted((event for event in events if event[0]), key=itemgetter(0))
+
+
+def why_allowed(allowed: dict, location: str) -> str:
+    """Return why a copy of a text was allowed to go, as a sentence without its end.
+
+    "11:02 AM, Tuesday, Mar 3 in Houston, by the number; business hours 9:00 AM - 5:00 PM; no quiet
+    hours of Texas (9:00 PM - 9:00 AM); not on the lists; approved by Ann".
+    """
+    by_number = allowed["zone_from"] == "number"
+    where = (by_number and location.partition(",")[0]) or allowed["zone"] or "the time zone there"
+    by = "by the number" if by_number else "by the known place"
+    said = [f"{allowed['local_time'] or 'its time'} in {where}, {by}"]
+    if allowed["send_date"]:
+        said.append("sent at its send_date")
+    elif window := allowed["business_hours"]:
+        said.append(f"business hours {window.removesuffix(OF_RECIPIENT)}")
+    for each in allowed["quiet_hours"]:
+        window = each["window"] and f" ({each['window'].replace(OF_RECIPIENT, '')})"
+        said.append(f"no {quiet_hours_from(each['from'])}{window or ''}")
+    said.append(LISTS[allowed["lists"]])
+    if by := allowed["approved_by"]:
+        said.append(f"approved by {by}")
+    return "; ".join(said)
+
+
+def quiet_hours_from(origin: str) -> str:
+    """Return what quiet hours are called that an operator has written there."""
+    if origin == quiet.KEY:
+        return "quiet hours of the key"
+    _, _, place = origin.partition(" ")
+    return f"quiet hours of {recipients.place_name(place)}" if place else "quiet hours"
 
 
 def outcome(message: Message, now: datetime) -> str:

@@ -1,140 +1,222 @@
-"""Which texts are equal but for digits and a name: those are decided together.
+"""Which texts differ in nothing but digits and a name: those are decided together.
 
-Pure: no database and no page.
+Pure: no database and no page. A text is compared bare: with a zero for each number.
 """
 
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Hashable, Iterable
-from itertools import chain
+from heapq import nlargest
+from itertools import accumulate, chain, groupby
+from operator import itemgetter
+from typing import NamedTuple, Self
 
-MOST = 3
-"""How many words may differ, at one place."""
+MOST_WORDS, MOST_CHARACTERS = 3, 30
+"""How many words may differ, at one place, and how long they may be."""
 
 CANDIDATES = 8
-"""With how many groups a text is compared that have half of their words in common with it."""
+"""With how many groups a text is compared that begin or end like it."""
 
-_WORD = re.compile(r"\S+\s*|\s+")
-_DIGITS = re.compile(r"\d+")
+TO_READ = 3
+"""How many texts of a group are read."""
+
+_DIGITS = re.compile(r"(\d+)")
+_UNSPACED = re.compile(  # Thai to Tibetan, Burmese, Khmer, Tai, Javanese; Chinese and Japanese
+    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1950-\u1aaf\ua980-\ua9df\uaa60-\uaadf"
+    "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f"
+    "\U00020000-\U0003ffff]"
+)
+"""The letters of languages that put no space between two words."""
+
+_JOINER = "\N{ZERO WIDTH JOINER}"
+_ATTACHED = ("Mn", "Mc", "Me", "Sk")  # marks on a letter, shades of an emoji
+
+_LENGTHS = list(accumulate(range(24), lambda length, _: length * 4 // 3 + 1, initial=1))
+"""How much of a beginning or an end is looked up."""
+
+Pieces = list[tuple[str, bool]]
+"""A text in pieces, each with whether the texts of its group differ there."""
+
+
+class Bare(NamedTuple):
+    """A text with a zero for each number."""
+
+    text: str
+    words: int
+    letters: int
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        bare = _DIGITS.sub("0", text)
+        return cls(bare, len(bare.split()), _letters(bare))
 
 
 class Alike:
-    """Texts that begin and end with the same words, digits aside, in the order given."""
+    """Texts with the same beginning and the same end, and a few words between."""
 
-    def __init__(self, text: str):
+    def __init__(self, first: Bare):
         self.members = []  # their places among all texts
-        self._begin = self._end = text  # what all have in common, each number in it a zero
-        self._shortest = len(text)
-        self._widest = text  # the one with the most words
+        self._begin = self._end = first.text  # what all have in common; the two may overlap
+        self._shortest = self._longest = len(first.text)
+        self._words, self._letters = first.words, first.letters  # the most of any
 
     @property
-    def ends(self) -> tuple[str, str]:
-        """Return the words with which all texts begin, and end, each number in them a zero."""
-        after = min(len(self._end), self._shortest - len(self._begin))
-        return self._begin, self._end[len(self._end) - after :]
+    def _ends(self):
+        """The bare beginning and end that all texts have, one after the other."""
+        return self._begin, _last(self._end, self._shortest - len(self._begin))
 
-    def admit(self, text: str) -> bool:
-        """Return whether a text belongs here, each number in it a zero; if it does, the ends fit.
+    def admit(self, new: Bare) -> bool:
+        """Return whether a text belongs here; if it does, the ends fit.
 
         Only slices are compared, so a text of any length takes microseconds.
         """
+        text = new.text
         begin, end = _same_beginning(self._begin, text), _same_end(self._end, text)
-        shortest = min(self._shortest, len(text))
-        after = min(len(end), shortest - len(begin))
-        here, most = (_words(each[len(begin) : len(each) - after]) for each in (text, self._widest))
-        if (not begin and not after) or max(here, most) > MOST:
+        shortest, longest = min(self._shortest, len(text)), max(self._longest, len(text))
+        after = _last(end, shortest - len(begin))
+        if longest - len(begin) - len(after) > MOST_CHARACTERS:
             return False
-        self._begin, self._end, self._shortest = begin, end, shortest
-        if here > most:
-            self._widest = text
+        middle = text[len(begin) : len(text) - len(after)]
+        in_common, letters = new.letters - _letters(middle), max(self._letters, new.letters)
+        if not letters or 3 * in_common < 2 * letters:
+            return False
+        if len(middle.split()) > MOST_WORDS:
+            return False
+        # What all have in common has as many words in each, but for a word that is torn there
+        words = len(middle.split()) + self._words - new.words
+        words += bool(begin[-1:].strip()) and not middle[:1].strip()
+        words += after == end and _begins_word(text, len(text) - len(end))
+        if words > MOST_WORDS:
+            return False
+        self._begin, self._end, self._shortest, self._longest = begin, end, shortest, longest
+        self._words, self._letters = max(self._words, new.words), letters
         return True
 
-    def marked(self, texts: Iterable[str], some: Iterable[str]) -> list[list[tuple[str, bool]]]:
-        """Split `some` of the group's texts into pieces, each with whether the texts differ there.
+    def to_read(self, texts: Iterable[str]) -> list[Pieces]:
+        """Return the first of the group's texts, and those least like it, in pieces.
 
-        Digits differ if any two of all the `texts` have others.
+        Digits differ if any two of all the texts have others.
         """
-        begin, end = self.ends
-        before, after = begin.count("0"), end.count("0")
-        same = dict.fromkeys(range(before + after))  # the places of numbers, and these
-        for text in texts if same else ():
-            numbers = _DIGITS.findall(text)
-            numbers = numbers[:before] + numbers[len(numbers) - after :]
-            same = {n: numbers[n] for n, known in same.items() if known in (None, numbers[n])}
-            if not same:
-                break
-        ends = [len(_WORD.findall(each)) for each in (begin, end)]
-        return [_pieces(_WORD.findall(text), *ends, same) for text in some]
+        unlike, same, first = {}, None, None  # how much each differs from the first
+        for text in texts:
+            if text in unlike:
+                continue
+            begin, middle, end = self._split(text)
+            numbers = _DIGITS.findall(begin + "\n" + end)
+            if first is None:
+                first, same = (Counter(middle), numbers), dict(enumerate(numbers))
+            same = {n: number for n, number in same.items() if numbers[n] == number}
+            pairs = zip(first[1], numbers, strict=True)
+            digits = sum(max(map(len, pair)) for pair in pairs if len({*pair}) > 1)
+            unlike[text] = _differences(first[0], Counter(middle)), digits
+        read, *others = unlike
+        least = nlargest(TO_READ - 1, others, key=unlike.__getitem__)
+        return [self._pieces(each, same) for each in (read, *least)]
+
+    def _split(self, text):
+        """Return the beginning, the middle and the end of a text."""
+        begin, end = self._ends
+        numbers = _DIGITS.findall(text)
+        longer = [len(each) - 1 for each in numbers]
+        begins = len(begin) + sum(longer[: begin.count("0")])
+        ends = len(text) - len(end) - sum(_last(longer, end.count("0")))
+        return text[:begins], text[begins:ends], text[ends:]
+
+    def _pieces(self, text, same):
+        """Return a text in pieces; `same` has the places of numbers, in its ends, that are."""
+        begin, middle, end = self._split(text)
+        parts, number = [], 0
+        for side in (begin, end):
+            for words, digits in zip(*[iter([*_DIGITS.split(side), ""])] * 2, strict=True):
+                parts += [(words, False), (digits, number not in same)]
+                number += bool(digits)
+            if side is begin:
+                parts.append((middle, True))
+        pieces = []
+        for differs, run in groupby((part for part in parts if part[0]), key=itemgetter(1)):
+            pieces.append(("".join(words for words, _ in run), differs))
+        return pieces
 
 
 def groups(texts: Iterable[tuple[Hashable, str | None]]) -> list[Alike]:
     """Return texts as groups of those that are alike, in the order of their first ones.
 
-    Each comes with what it must share with the others of its group: a key. A text without any word
-    in common with others is alone. Each text is compared with so many groups at most, however many
-    there are; it is read from `texts` once those before it have their groups.
+    Each comes with what it must share with the others of its group: a key. Each is compared with
+    so many groups at most, however many there are; it is read from `texts` once those before it
+    have their groups.
     """
     found, equals, index, latest = [], {}, {}, {}
     for place, (key, text) in enumerate(texts):
-        bare = "" if text is None else _DIGITS.sub("0", text)
+        new = Bare.of(text or "")
         alone = place if text is None else None  # a text that was cleared is like nothing
-        group = equals.get((key, bare, alone))
+        group = equals.get((key, new.text, alone))
         if group is None:
             group = latest.get(key)  # most often it is this one
-            if group is None or not group.admit(bare):
-                group = _find(index, key, bare)
+            if group is None or not group.admit(new):
+                group = _find(index, key, new)
             if not group.members:
                 found.append(group)
-            equals[key, bare, alone] = latest[key] = group
+            equals[key, new.text, alone] = latest[key] = group
         group.members.append(place)
     return found
 
 
-def _find(index, key, text):
-    """Return the group that admits a text, or a new one, by an index of the halves of texts."""
-    halves = [(key, *half) for half in _halves(text.split())]
-    rare_first = sorted((index.get(half, ()) for half in halves), key=len)
+def _find(index, key, new):
+    """Return the group that admits a text, or a new one, by an index of beginnings and ends."""
+    ends = [*_fingerprints(key, new.text)]
+    rare_first = sorted((index.get(each, ()) for each in ends), key=len)
     near = [*dict.fromkeys(chain(*rare_first))][:CANDIDATES]
-    group = next((each for each in near if each.admit(text)), None)
+    group = next((each for each in near if each.admit(new)), None)
     if group is None:
-        group = Alike(text)
-        for half in halves:
-            if len(known := index.setdefault(half, [])) < CANDIDATES:
+        group = Alike(new)
+        for each in ends:
+            if len(known := index.setdefault(each, [])) < CANDIDATES:
                 known.append(group)
     return group
 
 
-def _halves(words):
-    """Yield fingerprints of beginnings and ends: all that are alike have one of them in common.
+def _fingerprints(key, text):
+    """Yield fingerprints of beginnings and ends, the longest first.
 
-    Of two that are alike, the longer has at most MOST words that the shorter has not, so half of
-    its other words are at one of the ends. It may be longer by MOST than this text.
+    Of two texts that are alike, a third is the same at one of the ends.
     """
-    count = len(words)
-    for half in {max(1, (longer - MOST + 1) // 2) for longer in range(count, count + MOST + 1)}:
-        if half <= count:
-            yield True, half, hash(tuple(words[:half]))
-            yield False, half, hash(tuple(words[-half:]))
+    for length in reversed(_LENGTHS):
+        if len(text) >= length > len(text) // 6:
+            yield hash((key, "begins", text[:length]))
+            yield hash((key, "ends", text[-length:]))
+
+
+def _differences(one, other):
+    """Return how many characters two counts of them have that the other has not."""
+    return sum((one - other).values()) + sum((other - one).values())
+
+
+def _letters(text):
+    return sum(map(str.isalpha, text))
+
+
+def _last(text, count):
+    return text[max(0, len(text) - count) :]
 
 
 def _same_beginning(one, other):
-    """Return the whole words with which two texts begin."""
-    count = _in_common(one, other)
-    begin = one[:count]
-    if one == other or (_begins_word(one, count) and _begins_word(other, count)):
-        return begin
-    torn = begin.rstrip()
-    return torn[: len(torn) - len(torn.rsplit(None, 1)[-1])] if torn else ""
+    """Return with what two texts begin, words as a whole."""
+    most = _in_common(one, other)
+    for count in range(most, max(0, most - MOST_CHARACTERS) - 1, -1):
+        if not _is_within_word(one, count) and not _is_within_word(other, count):
+            return one[:count]
+    return ""  # a longer word differs, which is no name
 
 
 def _same_end(one, other):
-    """Return the whole words with which two texts end."""
-    count = _in_common(one[::-1], other[::-1])
-    first, second = len(one) - count, len(other) - count
-    end = one[first:]
-    if one == other or (_begins_word(one, first) and _begins_word(other, second)):
-        return end
-    whole = end if end[:1].isspace() else "".join(end.split(None, 1)[1:])
-    return whole.lstrip()
+    """Return with what two texts end, words as a whole."""
+    most = _in_common(one[::-1], other[::-1])
+    for count in range(most, max(0, most - MOST_CHARACTERS) - 1, -1):
+        first, second = len(one) - count, len(other) - count
+        if not _is_within_word(one, first) and not _is_within_word(other, second):
+            return one[first:]
+    return ""
 
 
 def _in_common(one, other):
@@ -149,30 +231,22 @@ def _in_common(one, other):
     return least
 
 
+def _is_within_word(text, place):
+    """Return whether a word, or one character that is written as several, is torn here."""
+    if not 0 < place < len(text):
+        return False
+    before, after = text[place - 1], text[place]
+    if before == _JOINER or after == _JOINER or unicodedata.category(after) in _ATTACHED:
+        return True
+    return _is_of_word(before) and _is_of_word(after)
+
+
 def _begins_word(text, place):
-    """Return whether a word, or nothing, begins at a place that follows a word, or nothing."""
-    return (not place or text[place - 1].isspace()) and not text[place : place + 1].isspace()
+    """Return whether something begins here that has a space before it."""
+    return text[place : place + 1].strip() != "" and not text[:place][-1:].strip()
 
 
-def _words(text):
-    """Return how many words a piece of a text has, up to one more than may differ."""
-    return len(text.split(None, MOST)) + text[:1].isspace()
-
-
-def _pieces(words, begin, end, same):
-    """Return words joined into pieces, alternately the same in all texts and not.
-
-    `same` has the places of numbers, among those of the ends, that are.
-    """
-    pieces, number = [], 0
-    for place, word in enumerate(words):
-        differs = begin <= place < len(words) - end
-        if not differs:
-            numbers = range(number, number + len(_DIGITS.findall(word)))
-            number = numbers.stop
-            differs = not all(each in same for each in numbers)
-        if pieces and pieces[-1][1] == differs:
-            pieces[-1] = (pieces[-1][0] + word, differs)
-        else:
-            pieces.append((word, differs))
-    return pieces
+def _is_of_word(character):
+    """Return whether a word goes on with a character, which has a space before the next."""
+    is_part = character.isalnum() or unicodedata.category(character).startswith("M")
+    return is_part and not _UNSPACED.match(character)

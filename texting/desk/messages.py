@@ -4,6 +4,7 @@ import logging
 import uuid
 from collections.abc import Collection
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
 
 from flask import (
     Response,
@@ -20,8 +21,9 @@ from peewee import chunked
 
 from texting import recipients
 from texting.access.keys import ApiKey, Role, names_of_senders
+from texting.access.places import residences
 from texting.carriers import urls
-from texting.database import EPOCH, MILLISECOND, clock, with_pauses
+from texting.database import EPOCH, MILLISECOND, Refused, clock, with_pauses
 from texting.database.clock import SKEW
 from texting.desk import cards, lists, replies, results, sessions
 from texting.desk.auth import blueprint, operator, page_of, see
@@ -30,7 +32,13 @@ from texting.desk.lists import MANY, PAGE, page_start, pressed
 from texting.desk.overview import look_over
 from texting.desk.words import ago, counted
 from texting.events.outbox import Event, EventAddress
-from texting.messages.decisions import UNDO_FOR_CERTAIN, Selection
+from texting.messages.decisions import (
+    LONGEST_NOTE,
+    UNDO_FOR_CERTAIN,
+    UNDO_WITHIN,
+    Selection,
+    read_note,
+)
 from texting.messages.model import Message, Status
 from texting.messages.waiting import expire
 from texting.replies import inbox
@@ -41,6 +49,9 @@ FILTERS = ("status", "key", "day")  # of messages
 
 DECIDED_AT_ONCE = 250
 """How many texts one transaction decides, while others who write wait for it."""
+
+MANY_OF_CARD = 10
+"""How many texts an approval of a card has sent within ten seconds; more of them stay longer."""
 
 NEW_FOR = 2 * SKEW
 """How long a text may take to be stored, with the clock of another machine."""
@@ -56,22 +67,22 @@ def waiting() -> str | Response:
         if sessions.lacks_cookie():
             return render_template("arrive.html", next=next)
         return render_template("sign_in.html", next=next)
-    if next and (page := page_of(next)):
-        return redirect(page)
+    if next and (asked := page_of(next)):
+        return redirect(asked)
     now, after, of = clock.now(), page_start(), opened_text()
-    piles, more, opened = cards.page(g.person, after, of)
+    page = cards.page(g.person, after, now, of)
     first_page = not (after or of)
     return render_template(
         "waiting.html",
-        cards=shown_piles(piles, now),
-        opened=opened,
-        more=more and lists.write(more),
+        cards=shown_piles(page.piles, now),
+        opened=page.opened,
+        more=page.more and lists.write(page.more),
         results=latest_results(now),
         now=now,
-        count=opened.count if opened else listings.count_awaiting(g.person, MANY),
+        count=page.opened.count if page.opened else page.count,
         since=(now - NEW_FOR - EPOCH) // MILLISECOND,
         known=listings.count_awaiting(g.person, MANY, now - NEW_FOR),
-        many=cards.LOOKED_OVER if opened else MANY,
+        many=cards.LOOKED_OVER,
         overview=look_over(now) if g.person.role == Role.OPERATOR and first_page else None,
         selected=request.args.get("select", "").split("."),
     )
@@ -189,9 +200,14 @@ def told_of(message: Message, now: datetime) -> str | None:
 # Buttons
 
 
-def approve(these: Selection, by: str, now: datetime) -> None:
+def approve(these: Selection, by: str, now: datetime, stay: timedelta = UNDO_FOR_CERTAIN) -> None:
     """Approve messages; they stay for as long as an undo is certain."""
-    these.decide(True, by, now, clock.now() + UNDO_FOR_CERTAIN)  # what came before took its time
+    these.decide(True, by, now, clock.now() + stay)  # what came before took its time
+
+
+def refuse(these: Selection, by: str, now: datetime, note: str | None) -> None:
+    """Refuse messages that wait for approval."""
+    these.decide(False, by, now, note=note)
 
 
 def undo_cancel(these: Selection, by: str, now: datetime) -> None:
@@ -206,7 +222,7 @@ def retry(these: Selection, by: str, now: datetime) -> None:
 
 ACTIONS = {
     "approve": approve,
-    "refuse": lambda these, by, now: these.decide(False, by, now),
+    "refuse": refuse,
     "cancel": Selection.cancel,
     "retry": retry,
     "undo-approve": Selection.undo_approval,
@@ -228,34 +244,41 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     if action not in DECISIONS:
         operator()
     now, value = clock.now(), request.form[action]
-    card = of_card(value, action)
-    ids, gone = card or (read_ids(value), 0)
-    found = ids if card else in_order(ids, listings.seen_by(g.person, ids))
+    card, gone = of_card(value, action), 0
+    ids = read_ids(value) if card is None else card
+    if card is None:
+        found = in_order(ids, listings.seen_by(g.person, ids))
+    elif action in results.OF_MANY:
+        found = listings.still_awaiting(g.person, ids)
+        gone = len(ids) - len(found)
+    else:
+        found = ids
+    more = more_of(action, value, ids, is_card=card is not None)
     done, left = [], []
     try:
         for some in with_pauses(chunked(found, DECIDED_AT_ONCE)):
-            each_done, each_left = decide(some, action, now)
+            each_done, each_left = decide(some, action, now, **more)
             done, left = done + each_done, left + each_left
     finally:
         if done or left:
             results.keep(action, done, left, now)
-    if absent := len(ids) - len(found):
+    if absent := len(ids) - len(found) - gone:
         flash(f"{counted(absent, 'text')} not changed: there is no such message here.")
     if gone:
         flash(f"{counted(gone, 'text')} of the card no longer waited for approval.")
-    if not ids and not gone:
+    if not ids:
         flash("No text was selected.")
     return lists.see_again(ids)
 
 
 def decide(
-    ids: Collection[uuid.UUID], action: str, now: datetime
+    ids: Collection[uuid.UUID], action: str, now: datetime, **more: Any
 ) -> tuple[list[uuid.UUID], list[uuid.UUID]]:
     """Apply a button to some messages; return those that it changed, and the others."""
     while expire(now, ids):  # or an approval would have no effect
         pass
     selection, name = Selection(ids), g.person.name
-    ACTIONS[action](selection, name, now)
+    ACTIONS[action](selection, name, now, **more)
     done = [id for id in ids if id not in selection.left]
     for id in done:
         about = {"message_id": str(id), "key": name}
@@ -263,20 +286,33 @@ def decide(
     return done, [id for id in ids if id in selection.left]
 
 
-def of_card(value: str, action: str) -> tuple[list[uuid.UUID], int] | None:
+def of_card(value: str, action: str) -> list[uuid.UUID] | None:
     """Return which texts a button stands for that decides on a whole card, or undoes that.
 
-    The number is that of the texts that no longer wait. Return None for another button.
+    Return None for another button.
     """
     undone = results.of_many(value, action, g.person)
     if undone is not None:
-        return undone, 0
+        return undone
     if action not in results.OF_MANY or not value.startswith("all."):
         return None
     try:
-        return cards.read_value(value, g.person)
+        return cards.read_value(value)
     except ValueError:
         abort(400, "This is not the button of a card.")
+
+
+def more_of(action: str, value: str, ids: list[uuid.UUID], is_card: bool) -> dict[str, Any]:
+    """Return what else a button says: a note, or how long its texts stay."""
+    if action in ("refuse", "cancel"):
+        of = value if value == "selected" or not ids else ids[0]
+        try:
+            return {"note": read_note(request.form.get(f"note-{of}"))}
+        except Refused:
+            abort(400, f"A note has {LONGEST_NOTE} characters at most. Nothing was changed.")
+    if action == "approve" and is_card and len(ids) > MANY_OF_CARD:
+        return {"stay": UNDO_WITHIN}
+    return {}
 
 
 def in_order(ids: list[uuid.UUID], messages: list[Message]) -> list[uuid.UUID]:
@@ -304,8 +340,11 @@ def shown(found: list[Message], now: datetime) -> list[Entry]:
     """Return messages as the templates show them."""
     rules = current_app.extensions["rules"]
     numbers = {message.to for message in found} - {None}
-    texted = listings.times_texted(numbers, now - timedelta(days=1))
-    return [Entry(each, now, rules.of(each.key.rules), texted.get(each.to, 0)) for each in found]
+    texted, homes = listings.times_texted(numbers, now - timedelta(days=1)), residences(numbers)
+    return [
+        Entry(each, now, rules.of(each.key.rules), texted.get(each.to, 0), homes.get(each.to))
+        for each in found
+    ]
 
 
 def shown_piles(piles: list[cards.Pile], now: datetime) -> list[cards.Card]:

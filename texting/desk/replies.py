@@ -14,7 +14,7 @@ from texting.access.keys import ApiKey
 from texting.database import clock, db
 from texting.desk import lists
 from texting.desk.auth import blueprint, operator, see
-from texting.desk.do_not_call import add_number, remove_number
+from texting.desk.do_not_call import add_number, ask_whether_to_end, remove_number
 from texting.desk.lists import MANY, PAGE, page_start, pressed
 from texting.desk.words import international, unbroken
 from texting.messages.model import Message
@@ -56,7 +56,7 @@ def search_replies() -> Response:
 
 @blueprint.post("/replies")
 @blueprint.post("/messages/<uuid:message_id>/replies")
-def change_replies(message_id: uuid.UUID | None = None) -> Response:
+def change_replies(message_id: uuid.UUID | None = None) -> Response | str:
     """Apply the pressed button to replies of a number."""
     action = pressed(ACTIONS)
     person = operator() if action in ("list", "unlist") else g.person
@@ -66,6 +66,8 @@ def change_replies(message_id: uuid.UUID | None = None) -> Response:
         abort(400, "There is no such reply.")
     if found := inbox.seen_by(person, ids):
         number, known = found[0].number, {reply.id for reply in found}
+        if action == "unlist" and OptedOut.lists(number):
+            return ask_whether_to_end(number, person, clock.now())
         flash(ACTIONS[action](number, known, person, clock.now()))
     else:
         flash("Nothing was changed: there is no such reply here.")

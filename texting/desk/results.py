@@ -18,6 +18,7 @@ from texting.access.keys import ApiKey
 from texting.database import EPOCH, MILLISECOND
 from texting.desk.entries import Entry
 from texting.desk.lists import PAGE
+from texting.desk.words import counted
 from texting.messages.decisions import UNDO_WITHIN, decided_at, stay_until
 
 MOST = 2 * (PAGE + 1)
@@ -37,6 +38,7 @@ PAST = {
 }
 """The names of the buttons, with the words for what became of the texts."""
 
+NOUNS = {"approve": "Approval", "refuse": "Refusal", "cancel": "Cancellation"}
 NAMED = 3  # texts that a result names
 OF_MANY = {"approve": Action.APPROVED, "refuse": Action.REFUSED}
 """What can be done to more than a page of texts, by the names of the buttons."""
@@ -64,10 +66,24 @@ class Result:
         """How many were not, and are not among `unchanged`."""
         return self.many.unchanged - len(self.unchanged) if self.many else 0
 
+    def said(self, count: int) -> str:
+        """Return what became of so many texts: "2 texts refused", "Refusal of 2 texts undone"."""
+        texts = counted(count, "text")
+        if self.undoes:
+            return f"{NOUNS[self.action.removeprefix('undo-')]} of {texts} undone"
+        return f"{texts} {PAST[self.action]}"
+
     @property
-    def past(self) -> str:
-        """The word for what became of the texts that were changed."""
-        return PAST[self.action]
+    def already(self) -> str | None:
+        """Who has decided before, if that was all there was to decide; None otherwise."""
+        if self.count or self.others or len(self.unchanged) > 1 or self.undoes:
+            return None
+        return self.unchanged[0].already
+
+    @property
+    def undoes(self) -> bool:
+        """Whether it takes another back."""
+        return self.action.startswith("undo-")
 
     @property
     def undo(self) -> str | None:

@@ -204,7 +204,7 @@ class Deliveries:
 
         what = "event {} is put off".format
         ids = Event.ids_due(*due, self.began_at)
-        return database.all_but_broken(claim, ids, log, what, put_off)
+        return database.skip_broken(claim, ids, log, what, put_off)
 
     def record(self, now: datetime) -> None:
         """Record the results of the tries that have ended."""
@@ -217,7 +217,7 @@ class Deliveries:
             broken.event.failed(words, next_try(broken.event.tries, None, now), now)
 
         what = "the answer to event {0.event.webhook_id} is not recorded".format
-        database.all_but_broken(record, self.unrecorded, log, what, put_off)
+        database.skip_broken(record, self.unrecorded, log, what, put_off)
         for each in self.unrecorded:
             self.receivers[each.address.url].open.pop(each.event.id, None)
             self.limits[each.address.url] = FOR_SLOW if each.seconds > SLOW else IN_ALL

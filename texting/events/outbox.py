@@ -151,6 +151,8 @@ def _new_secret():
 def body(message: Any, at: datetime) -> str:
     """Return the body of an event about a message, without its number and text."""
     reason = message.last_error if message.status in WITH_REASON else None
+    if message.status == "cancelled":
+        reason = message.note
     data = {"message_id": str(message.id), "status": message.status, "reason": reason}
     data |= {"attempts": message.attempts, "parts": message.parts}
     content = {"type": f"text_message.{message.status}", "timestamp": isoformat(at), "data": data}

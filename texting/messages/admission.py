@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from texting.access.do_not_call import OnDoNotCallList
-from texting.access.keys import ApiKey, KeyPaused, KeyRevoked, Role
+from texting.access.keys import ApiKey, KeyPaused, KeyRevoked
 from texting.access.limits import SECOND, Limit, LimitReached, Window, needs, recipient_reached
 from texting.database import EPOCH
 from texting.messages.model import Message, Status
@@ -85,12 +85,21 @@ class Known(NamedTuple):
     used: Counter[Window]  # how much of that is used
     added: Counter[Window]  # how much the accepted messages add
     refused: dict[Window, int]  # the fewest parts for which the rest was too small
-    accepted_at: dict[tuple[str, Limit], list[datetime]]  # by number, latest first
+    # Latest first, by number, limit, and the key if the limit is its own
+    accepted_at: dict[tuple[str, Limit, int | None], list[datetime]]
 
     def key_limits(self, request: Request) -> tuple[Limit, ...]:
         """Return the limits that apply to a message's key."""
         key = self.keys.get(request.message.key)
         return key.limits_or(request.default_limits) if key else request.default_limits
+
+    def recipient_limit(self, request: Request) -> tuple[str, Limit, int | None] | None:
+        """Return the limit of a message's recipient as in `accepted_at`, or None."""
+        key, limit = self.keys.get(request.message.key), request.recipient_limit
+        if key:
+            limit = key.recipient_limit_or(limit)
+        own = key.id if key and key.recipient_limit else None
+        return (request.message.to, limit, own) if limit else None
 
     def refusal(self, request: Request) -> Exception | None:
         """Return why a message may not be stored, or None; of several limits, the longest wait."""
@@ -112,9 +121,9 @@ class Known(NamedTuple):
             reached.append(each.refusal(used, message.second, message.parts))
             if reached[-1] and used < each.number:
                 too_small.append(window)
-        if limit := request.recipient_limit:
-            accepted_at = self.accepted_at[message.to, limit]
-            reached += recipient_reached(accepted_at, limit, message.created_at)
+        if limited := self.recipient_limit(request):
+            accepted_at = self.accepted_at[limited]
+            reached += recipient_reached(accepted_at, limited[1], message.created_at)
         refusal = max(filter(None, reached), key=lambda each: each.free_at, default=None)
         if isinstance(refusal, LimitReached):
             for window in too_small:
@@ -130,10 +139,10 @@ class Known(NamedTuple):
         limits = self.key_limits(request)
         self.added.update(needs(limits, message.key, message.second, message.parts))
         key = self.keys.get(message.key)
-        if not (key and key.role == Role.TESTER):
-            for (to, _), accepted_at in self.accepted_at.items():
-                if to == message.to:
-                    insort(accepted_at, message.created_at, key=lambda each: EPOCH - each)
+        owners = {message.key} if key and key.is_counted_apart else {message.key, None}
+        for (to, _, own), accepted_at in self.accepted_at.items():
+            if to == message.to and own in owners:
+                insort(accepted_at, message.created_at, key=lambda each: EPOCH - each)
         return message
 
 

@@ -7,9 +7,10 @@ message in doubt. Both kinds are open. Messages are locked before their attempts
 
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from peewee import (
@@ -26,7 +27,14 @@ from peewee import (
 )
 
 from texting.carriers import LISTED_WITHIN
-from texting.database import MILLISECOND, PAST, CarrierTextField, InstantField, Table
+from texting.database import (
+    MILLISECOND,
+    PAST,
+    CarrierTextField,
+    InstantField,
+    JSONField,
+    Table,
+)
 from texting.database.clock import SKEW
 from texting.database.statements import array, run
 from texting.messages.heartbeat import Heartbeat
@@ -89,6 +97,7 @@ class Attempt(Table):
     result = TextField(null=True)  # null while it is under way
     reference = CarrierTextField(null=True)
     words = CarrierTextField(null=True)  # the carrier's, or why the result is unclear
+    allowed = JSONField(null=True)  # why it was; null in rows of older versions
     receipt = TextField(null=True)  # delivered or undelivered
     receipt_at = InstantField(null=True)
     # When to ask the carrier about it, while the result is unclear
@@ -99,15 +108,25 @@ class Attempt(Table):
 
     @classmethod
     def begin(
-        cls, messages: Collection[Message], carrier: str, sender: uuid.UUID, now: datetime
+        cls,
+        messages: Collection[Message],
+        carrier: str,
+        sender: uuid.UUID,
+        now: datetime,
+        allowed: Mapping[uuid.UUID, dict] = MappingProxyType({}),
     ) -> Counter[uuid.UUID]:
         """Insert the attempts to give claimed messages to a carrier.
 
-        Return, by message id, the numbers of their copies.
+        `allowed` says why each of them may go. Return, by message id, the numbers of their copies.
         """
         copies = cls._count_taken([each.id for each in messages if each.claims_before_retry])
         rows = [
-            {"id": each.id, "claim_number": each.claim_number, "copy": copies[each.id]}
+            {
+                "id": each.id,
+                "claim_number": each.claim_number,
+                "copy": copies[each.id],
+                "allowed": cls.allowed.db_value(allowed.get(each.id)),
+            }
             for each in messages
         ]
         if rows:
@@ -235,6 +254,14 @@ class Attempt(Table):
         told = {"receipt": receipt, "receipt_at": at}
         is_news = Attempt.receipt.is_null() | (Attempt.receipt != "delivered")
         self.update(told).where(self._is_this(), is_news).execute()
+
+    @classmethod
+    def forget(cls, messages: Collection[uuid.UUID], part: Callable[[dict], dict]) -> None:
+        """Replace why the copies of messages were allowed by what a function leaves of it."""
+        rows = cls.select(cls.message, cls.claim_number, cls.allowed)
+        for attempt in rows.where(cls.message.in_([*messages]), cls.allowed.is_null(False)):
+            if (left := part(attempt.allowed)) != attempt.allowed:
+                cls.update(allowed=left).where(attempt._is_this()).execute()
 
     @classmethod
     def of_messages(cls, ids: Collection[uuid.UUID]) -> dict[uuid.UUID, list[Self]]:

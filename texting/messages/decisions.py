@@ -11,7 +11,7 @@ from uuid import UUID
 from peewee import Case, chunked, fn
 
 from texting.access.audit import Action, Audit
-from texting.access.keys import ApiKey, Role
+from texting.access.keys import ApiKey
 from texting.access.limits import Limit, lock_numbers
 from texting.carriers.lanes import Lane
 from texting.database import MILLISECOND, PAGE, Refused, clock, db, in_pages
@@ -27,6 +27,9 @@ from texting.messages.model import (
     has_status,
 )
 
+LONGEST_NOTE = 500
+"""How many characters of a note are kept."""
+
 UNDO_WITHIN = timedelta(minutes=1)
 """How long people can undo a decision, if the text still waits."""
 
@@ -40,9 +43,15 @@ ANEW = {
     "attempts": 0,
     "cancelled_by": None,
     "heard_of": False,
+    "note": None,
     "receipt_at": None,  # the reference stays: it names the first text, not the next one
 }
 """The columns that change when a person sends a message again."""
+
+IS_CANCELLABLE = IS_WAITING & Message.cancelled_by.is_null()
+
+IS_RETRYABLE = has_status(*RETRYABLE) & Message.to.is_null(False) & Message.auto_reply_to.is_null()
+"""Neither redacted, nor an automatic reply, which gets one try."""
 
 
 class Selection:
@@ -65,11 +74,17 @@ class Selection:
             return self.decide(True, by, now) + self._move(WAITING, again, approved=True)
 
     def decide(
-        self, yes: bool, by: str, now: datetime, not_before: datetime | None = None
+        self,
+        yes: bool,
+        by: str,
+        now: datetime,
+        not_before: datetime | None = None,
+        note: str | None = None,
     ) -> list[UUID]:
         """Approve or refuse messages that wait for approval.
 
-        Once approved, each waits for its time, or for `not_before` if that is later.
+        Once approved, each waits for its time, or for `not_before` if that is later. `note` says
+        why they are refused.
         """
         if yes:
             action = Action.APPROVED
@@ -80,16 +95,17 @@ class Selection:
                 changes |= {"status": Status.SCHEDULED, "send_at": send_at}
         else:
             action = Action.REFUSED
-            changes = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
+            changes = {"status": Status.CANCELLED, "finished_at": now}
+            changes |= {"cancelled_by": by, "note": note}
         awaits = ~Message.approved & Message.cancelled_by.is_null()  # or it is withdrawn
         return self._act(action, now, WAITING, awaits, **changes)
 
-    def cancel(self, by: str, now: datetime) -> list[UUID]:
-        """Cancel messages that wait.
+    def cancel(self, by: str, now: datetime, note: str | None = None) -> list[UUID]:
+        """Cancel messages that wait; `note` says why.
 
         A message in doubt is withdrawn: it waits until the carrier has been asked about it.
         """
-        cancel = partial(self._act, Action.CANCELLED, now, WAITING, cancelled_by=by)
+        cancel = partial(self._act, Action.CANCELLED, now, WAITING, cancelled_by=by, note=note)
         ended = {"status": Status.CANCELLED, "finished_at": now}
         with db.transaction():
             at_once = cancel(~Attempt.in_doubt(), **ended)
@@ -109,9 +125,7 @@ class Selection:
         }
         anew["first_send_at"] = anew["send_at"]
         with db.transaction():
-            done = self._act(
-                Action.RETRIED, now, RETRYABLE, Message.auto_reply_to.is_null(), **anew
-            )
+            done = self._act(Action.RETRIED, now, RETRYABLE, IS_RETRYABLE, **anew)
             doubts.recount(done)
             waiting.renew_expiry(done, expire_after)
         return done
@@ -135,10 +149,10 @@ class Selection:
         """Let cancelled or refused messages wait again, in transactions with one of each number.
 
         Only the person who cancelled them may do so, and only within UNDO_WITHIN. Each counts for
-        the `limit` of its recipient again, which must allow it. The scheduler queues what is due,
-        unless the number has joined the Do Not Call list.
+        the limit of its recipient again, which must allow it: its key's own, or `limit`. The
+        scheduler queues what is due, unless the number has joined the Do Not Call list.
         """
-        needed = Message.id, Message.to, Message.created_at, ApiKey.role
+        needed = Message.id, Message.to, Message.created_at, ApiKey
         done, these = [], Message.select(*needed).join(ApiKey)
         left = list(these.where(Message.id.in_([*self.left])).order_by(Message.id))
         while left:
@@ -146,9 +160,8 @@ class Selection:
             left = [message for message in left if first[message.to] is not message]
             for some in chunked(first.values(), PAGE):
                 with db.transaction():
-                    if limit:
-                        lock_numbers({each.to for each in some} - {None})
-                    fit = [each.id for each in some if limit is None or _fits(limit, each)]
+                    lock_numbers({m.to for m in some if m.key.recipient_limit_or(limit)} - {None})
+                    fit = [each.id for each in some if _fits(each, limit)]
                     done += Selection(fit)._undo_cancel(by, now)
         self.left.difference_update(done)
         return done
@@ -161,7 +174,7 @@ class Selection:
             these = Selection(i for i in self.left if latest.get(i, Action.CANCELLED) == undone)
             if not these.left:
                 continue
-            undo = partial(these._undo, undone, now, cancelled_by=None)
+            undo = partial(these._undo, undone, now, cancelled_by=None, note=None)
             mine = Message.cancelled_by == by
             ended = mine & (Message.finished_at > now - UNDO_WITHIN)
             withdrawn = mine & (Message.send_at > now - UNDO_WITHIN)
@@ -195,6 +208,17 @@ class Selection:
             Message.change(Message.update(changes).where(Message.id.in_(ids)))
         self.left.difference_update(ids)
         return ids
+
+
+def read_note(words: str | None) -> str | None:
+    """Return why somebody refuses or cancels, in one line, or None without any words.
+
+    Raise Refused if they are more than LONGEST_NOTE characters.
+    """
+    note = " ".join((words or "").split())
+    if len(note) > LONGEST_NOTE:
+        raise Refused(f"a note has {LONGEST_NOTE} characters at most: this one has {len(note):,}")
+    return note or None
 
 
 def decided_at(at: datetime, action: Action, who_key: int) -> list[UUID]:
@@ -233,8 +257,8 @@ def revoke(key: ApiKey, now: datetime) -> bool:
             _await_creates(key)
             if Message.select().where(Message.key == key, to_be_sent).exists():
                 raise Refused(
-                    f"the key {key.name!r} is paused and has texts that wait, which nobody could "
-                    "resume: --cancel cancels them, flask keys resume lets them go first"
+                    f"the key {key.name!r} is paused and has waiting texts: add --cancel, or "
+                    "resume it first"
                 )
         if key.revoke(now):
             return True
@@ -266,9 +290,7 @@ def _await_creates(key):
 
 def _cancel_all(key, by):
     """Cancel the waiting texts of a key; return how many."""
-    waiting = Message.select(Message.id).where(
-        Message.key == key, IS_WAITING, Message.cancelled_by.is_null()
-    )
+    waiting = Message.select(Message.id).where(Message.key == key, IS_CANCELLABLE)
     ids = in_pages(waiting.order_by(Message.id), None, lambda last: Message.id > last.id)
     pages = chunked((each.id for each in ids), PAGE)
     return sum(len(Selection(page).cancel(by, clock.now())) for page in pages)
@@ -281,11 +303,16 @@ def _lane_anew(ids):
     return Case(Message.lane, anew, Message.lane) if anew else Message.lane
 
 
-def _fits(limit, message):
-    """Return whether, with this text, its number stays within the limit."""
-    if message.to is None or message.key.role == Role.TESTER:  # its texts count for nothing
+def _fits(message, setting):
+    """Return whether, with this text, its number stays within its key's own limit or the setting.
+
+    What a tester sends counts for no setting.
+    """
+    key = message.key
+    own, limit = key.recipient_limit and key.id, key.recipient_limit_or(setting)
+    if message.to is None or limit is None or (own is None and key.is_counted_apart):
         return True
-    near = accepted_to(message.to, message.created_at - limit.window + MILLISECOND)
+    near = accepted_to(message.to, message.created_at - limit.window + MILLISECOND, own)
     near = near.where(Message.created_at < message.created_at + limit.window)
     others = near.where(Message.id != message.id)
     accepted_at = sorted([message.created_at, *(each.created_at for each in others)])

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from peewee import Expression, fn
 
 from texting.carriers.lanes import Lane
-from texting.database import FEW, all_but_broken, db, lock_texts, locked
+from texting.database import FEW, db, lock_texts, locked, skip_broken
 from texting.messages.attempts import (
     DIED,
     IS_ASKED_ABOUT,
@@ -64,7 +64,7 @@ def take_over(now: datetime, unable: Collection[str]) -> int:
         Attempt.update(ask_at=now + SET_ASIDE).where(of_it).execute()
 
     what = "message {} is not taken over".format
-    return sum(all_but_broken(lose, sorted({*ids}), log, what, put_off))
+    return sum(skip_broken(lose, sorted({*ids}), log, what, put_off))
 
 
 def _lose(ids, now, unable):

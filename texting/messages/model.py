@@ -121,6 +121,7 @@ class Message(Table):
     approved_by = TextField(null=True)  # the name of a key, or "shell"
     approved_at = InstantField(null=True)
     cancelled_by = TextField(null=True)
+    note = CarrierTextField(null=True)  # why, in that person's words
     attempts = IntegerField(default=0)
     max_retries = IntegerField()
     claim_number = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])  # times claimed so far
@@ -155,7 +156,7 @@ class Message(Table):
 
         Both happen in one transaction. Return the status and number of each changed message.
         """
-        columns = (cls.to, cls.id, cls.status, cls.attempts, cls.parts, cls.last_error)
+        columns = (cls.to, cls.id, cls.status, cls.attempts, cls.parts, cls.last_error, cls.note)
         receiver = EventAddress.receiving(cls.key)  # no extra statement for keys without one
         return cls._tell(update.returning(*columns, cls.finished_at, cls.receipt_at, receiver))
 
@@ -322,13 +323,15 @@ class Message(Table):
         return self.status if self.approved else f"{self.status}, awaiting approval"
 
 
-def accepted_to(number: str, since: datetime) -> ModelSelect:
+def accepted_to(number: str, since: datetime, own: int | None) -> ModelSelect:
     """Select the messages to a number that count for its limit, the latest first.
 
-    Messages that a person stopped do not count, nor do those of testers.
+    For a key's own limit (`own` is the key's id) these are its messages alone, for RECIPIENT_LIMIT
+    those of all keys that are not counted apart. Messages that a person stopped do not count.
     """
     counts = (Message.id >= first_id(since)) & (Message.created_at >= since)
-    counts &= Message.key.not_in(ApiKey.testers()) & (Message.status != Status.CANCELLED)
+    counts &= Message.key.not_in(ApiKey.counted_apart()) if own is None else Message.key == own
+    counts &= Message.status != Status.CANCELLED
     latest = Message.created_at.desc(), Message.id.desc()
     return Message.select().where(Message.to == number, counts).order_by(*latest)
 

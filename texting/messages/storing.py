@@ -84,14 +84,13 @@ def _read(requests):
     Repeats are read last, so that an original that has just used up a limit is found.
     """
     messages = [request.message for request in requests]
-    columns = (ApiKey.id, ApiKey.role, ApiKey.limits, ApiKey.paused_at, ApiKey.revoked_at)
+    columns = (ApiKey.id, ApiKey.role, ApiKey.limits, ApiKey.recipient_limit)
+    columns += (ApiKey.paused_at, ApiKey.revoked_at)
     keys = ApiKey.select(*columns).where(ApiKey.id.in_({message.key for message in messages}))
     keys = db.hold_rows(keys.order_by(ApiKey.id))  # until the messages can be cancelled
-    accepted_at = _accepted_to(requests)
-    listed = do_not_call.listed({message.to for message in messages})
-    known = admission.Known(
-        {k.id: k for k in keys}, {}, listed, {}, Counter(), Counter(), {}, accepted_at
-    )
+    known = admission.Known({k.id: k for k in keys}, {}, {}, {}, Counter(), Counter(), {}, {})
+    known.accepted_at.update(_accepted_to(requests, known))
+    known.listed.update(do_not_call.listed({message.to for message in messages}))
     for request in requests:
         key, second = request.message.key, request.message.second
         limits = known.key_limits(request)
@@ -101,15 +100,15 @@ def _read(requests):
     return known
 
 
-def _accepted_to(requests):
+def _accepted_to(requests, known):
     """Lock the limited numbers; return when messages to them were accepted."""
-    limited = [request for request in requests if request.recipient_limit]
-    lock_numbers({request.message.to for request in limited})
-    since = min((request.message.created_at for request in limited), default=None)
+    limited = {each for request in requests if (each := known.recipient_limit(request))}
+    lock_numbers({to for to, _, _ in limited})
+    since = min(request.message.created_at for request in requests)
     accepted_at = {}
-    for to, limit in {(request.message.to, request.recipient_limit) for request in limited}:
-        latest = accepted_to(to, since - limit.window).limit(limit.number)
-        accepted_at[to, limit] = [message.created_at for message in latest]
+    for to, limit, own in limited:
+        latest = accepted_to(to, since - limit.window, own).limit(limit.number)
+        accepted_at[to, limit, own] = [message.created_at for message in latest]
     return accepted_at
 
 

@@ -15,8 +15,7 @@ from peewee import SQL, Case, ModelSelect, ModelUpdate, Value
 
 from texting.access.do_not_call import DoNotCall, OptedOut
 from texting.access.keys import ApiKey, rules_of
-from texting.access.rules import LAST
-from texting.database import FEW, MILLISECOND, all_but_broken, is_outage, locked
+from texting.database import FEW, LAST, MILLISECOND, is_outage, locked, skip_broken
 from texting.messages.attempts import Attempt
 from texting.messages.model import (
     IS_SENDABLE,
@@ -179,7 +178,7 @@ def _change_due(update: ModelUpdate, due: ModelSelect, still: SQL, now: datetime
         Message.update(send_at=now + SET_ASIDE).where(Message.id == id, still).execute()
 
     ids = [message.id for message in batch]
-    return [*chain(*all_but_broken(change, ids, log, "message {} is set aside".format, put_off))]
+    return [*chain(*skip_broken(change, ids, log, "message {} is set aside".format, put_off))]
 
 
 def set_aside(id: UUID, now: datetime) -> None:

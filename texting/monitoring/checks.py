@@ -1,15 +1,19 @@
 """Check the setup of the service, at the start of every process and in `flask check`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 
 from texting import database, recipients
 from texting.access.keys import ids_of
 from texting.carriers import REGISTERS, Carrier, CarrierError, configs
 from texting.database import ERRORS, Refused, clock, isoformat
 from texting.database.clock import SKEW
-from texting.monitoring import dead_web, health, notices
+from texting.monitoring import clocks, dead_web, health, notices
 from texting.reports import queue
 from texting.settings import Settings, exit_with
+
+DESK_OFF = "off (SECRET_KEY)"
+"""What `flask check`, `keys create` and the log say of the desk without the setting."""
 
 
 def start(settings: Settings) -> None:
@@ -50,7 +54,7 @@ def _without_callbacks(settings, carriers):
 
 
 def _without_register(settings, carriers):
-    """Yield a line for each carrier that sends from a name to a country with a register of names.
+    """Yield a line for each carrier that sends from a name to a country with rules for names.
 
     Registered names are warned about, too, because nobody can ask the registers.
     """
@@ -59,10 +63,10 @@ def _without_register(settings, carriers):
         both = settings.allowed_countries, countries_of.get(carrier.name)
         reached = [each for each in REGISTERS if all(some is None or each in some for some in both)]
         if carrier.from_name and reached:
-            shown = ", ".join(f"“{REGISTERS[country]}” in {country}" for country in reached)
+            shown = ", ".join(f"{REGISTERS[country]} in {country}" for country in reached)
             yield (
-                f"{carrier.name} sends from a name: where the country's register does not have it, "
-                f"phones show other words in its place ({shown})"
+                f"{carrier.name} sends from a name: where that is not registered or not allowed, "
+                f"phones show something else, or the text is blocked ({shown})"
             )
 
 
@@ -89,20 +93,27 @@ def find_tables(settings: Settings) -> str:
 
 def compare_clocks(settings: Settings) -> str:
     """Compare this machine's clock with the database's, if that has its own."""
-    theirs = database.db.read_clock()
-    if theirs is None:
+    reading = clocks.against_database()
+    if reading is None:
         return isoformat(clock.now())
-    ahead = clock.now().timestamp() - theirs
-    if abs(ahead) > SKEW.total_seconds():
-        direction = "ahead of" if ahead > 0 else "behind"
-        raise Refused(f"{abs(ahead):.0f} s {direction} the database's")
+    if abs(reading.ahead) > SKEW.total_seconds():
+        raise Refused(str(reading))
     return "agrees with the database's"
+
+
+def find_zones(settings: Settings) -> str:
+    """Look how old IANA's time zones are: countries change their clocks each year."""
+    version = recipients.tzdata_version()
+    # It names only its year: it is from the middle of that, half a year more or less
+    if clock.now() > datetime(int(version[:4]) + 1, 7, 1, tzinfo=UTC):
+        return f"warning: tzdata is {version}: a newer one knows which clocks have changed since"
+    return f"tzdata is {version}"
 
 
 def find_room(settings: Settings) -> str:
     """Look whether the disk of SQLite's file is almost full."""
     _refuse(health.disk_problems(database.db.bytes_left()))
-    return "has room, as far as this machine can see"
+    return "has room" if database.db.sees_disk else "cannot be seen from here (Postgres)"
 
 
 def find_receivers(settings: Settings) -> str:
@@ -147,7 +158,7 @@ def ask_carrier(settings: Settings) -> str:
     """Ask the carrier whether it would take texts."""
     if not settings.carrier_url:
         return "warning: CARRIER_URL is not set, so texts wait"
-    said, noes = [], []
+    said, noes, off = [], [], []
     carriers = connected(settings, settings.carrier_configs)
     for carrier in carriers:
         try:
@@ -159,10 +170,12 @@ def ask_carrier(settings: Settings) -> str:
             said.append(f"{carrier.name} cannot be asked without sending a text")
         finally:
             carrier.close()
+        if (reading := clocks.against_carrier(carrier)) and reading.is_wrong:
+            off.append(f"this machine's clock is {reading}")
     if noes:
-        raise Refused("; ".join(noes))
-    unregistered = [f"warning: {line}" for line in _without_register(settings, carriers)]
-    return "\n".join(["; ".join(said), *unregistered])
+        raise Refused("; ".join([*noes, *off]))
+    warned = [f"warning: {line}" for line in (*off, *_without_register(settings, carriers))]
+    return "\n".join(["; ".join(said), *warned])
 
 
 def ask_public_address(settings: Settings) -> str:
@@ -171,9 +184,14 @@ def ask_public_address(settings: Settings) -> str:
         carriers = configs.connect_all(settings.carrier_configs, sending=False)
         missed = [f"warning: {line}" for line in _without_callbacks(settings, carriers)]
         return "\n".join(missed) or "PUBLIC_URL is not set"
-    if not dead_web.answers(settings.public_url):
-        return "warning: the service does not answer there, as seen from here"
+    if why := dead_web.why_silent(settings.public_url):
+        return f"warning: the service does not answer there, as seen from here: {why}"
     return "answers"
+
+
+def find_desk(settings: Settings) -> str:
+    """Look whether there is a desk."""
+    return "on" if settings.secret_key else DESK_OFF
 
 
 NEED_TABLES = {"tables", "clock", "disk", "keys", "receivers of events"}
@@ -181,10 +199,12 @@ ALL: dict[str, Callable[[Settings], str]] = {
     "database": reach_database,
     "tables": find_tables,
     "clock": compare_clocks,
+    "time zones": find_zones,
     "disk": find_room,
     "keys": find_keys,
     "receivers of events": find_receivers,
     "carrier": ask_carrier,
     "public address": ask_public_address,
+    "desk": find_desk,
     "notices": find_addresses,
 }

@@ -10,8 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from texting import database
-from texting.database import clock
-from texting.monitoring import health
+from texting.monitoring import clocks, health
 from texting.monitoring.notices import Notice
 from texting.settings import Settings
 
@@ -31,8 +30,9 @@ def start(settings: Settings) -> None:
 def _look_again(settings):
     while True:
         time.sleep(LOOK_EVERY)  # first: a scheduler may be starting, too
-        with database.survived(log, "no notices"):
-            if health.read(clock.now(), settings).is_silent and is_first(clock.now()):
+        with database.log_errors(log, "no notices"):
+            now = clocks.now()
+            if health.read(now, settings).is_silent and is_first(now):
                 notify()
 
 

@@ -4,7 +4,6 @@ import json
 import logging
 import threading
 import time
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Self
 
@@ -69,11 +68,11 @@ def ask_again(url: str) -> None:
 
 def _ask(url, pauses):
     """Ask until there is an answer, with these pauses between tries; note whether there was one."""
-    with database.survived(log, "PUBLIC_URL is not asked"):
-        answered = answers(url)
+    with database.log_errors(log, "PUBLIC_URL is not asked"):
+        answered = why_silent(url) is None
         for pause in () if answered else pauses:
             time.sleep(pause)
-            if answered := answers(url):
+            if answered := why_silent(url) is None:
                 break
         if answered:
             PublicAddress.note_answer(url, clock.now())
@@ -81,15 +80,23 @@ def _ask(url, pauses):
             PublicAddress.note_silence(url, clock.now())
 
 
-def answers(url: str) -> bool:
-    """Return whether the service answers at PUBLIC_URL."""
+def why_silent(url: str) -> str | None:
+    """Return why the service does not answer at PUBLIC_URL, or None if it does."""
     import urllib.request  # here, because each process imports this module
     from http.client import HTTPException
 
+    from texting.carriers.tls import reason_of
+
     body = None
-    with (
-        suppress(OSError, HTTPException, ValueError, RecursionError),
-        urllib.request.urlopen(f"{url}/healthz", timeout=ANSWERS_WITHIN) as answer,
-    ):
-        body = json.loads(answer.read(100_000))
-    return isinstance(body, dict) and "version" in body
+    try:
+        with urllib.request.urlopen(f"{url}/healthz", timeout=ANSWERS_WITHIN) as answer:
+            body = json.loads(answer.read(100_000))
+    except urllib.request.HTTPError as error:
+        with error:
+            return f"HTTP {error.code}"
+    except (OSError, HTTPException) as error:
+        return reason_of(error)
+    except (ValueError, RecursionError):
+        pass
+    is_ours = isinstance(body, dict) and "version" in body
+    return None if is_ours else "something else answers"

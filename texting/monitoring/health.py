@@ -11,7 +11,9 @@ from texting import database
 from texting.access.keys import ids_of
 from texting.carriers.configs import CarrierConfig, telling_receipts
 from texting.carriers.lanes import TESTERS, Lane, Routes
-from texting.database import clock, isoformat
+from texting.database import isoformat
+from texting.monitoring import clocks
+from texting.monitoring.clocks import WrongClock
 from texting.monitoring.dead_web import PublicAddress
 from texting.reports import queue
 from texting.reports.arrivals import Arrivals, arrivals
@@ -51,8 +53,8 @@ KINDS = {  # of problems: a notice's title, and what to do
     ),
     "failing": (
         "most texts of carrier {} fail or do not arrive",
-        "Fix the cause, then flask messages list --ids --status undelivered --since 2h | xargs "
-        "flask messages retry; likewise with --status failed.",
+        "Fix the cause, then flask messages retry --status undelivered --since 2h; likewise with "
+        "--status failed.",
     ),
     "events": ("events are not delivered", "Restart the scheduler; its log has the reason."),
     "disk": ("the database disk is almost full", "Make room; the service then recovers by itself."),
@@ -64,7 +66,12 @@ KINDS = {  # of problems: a notice's title, and what to do
         "texts are due, nothing is sent",
         "See the scheduler's log; flask carriers check asks the carrier.",
     ),
-    "scheduler": (NO_SCHEDULER, "Texts wait until one runs: start it; its log has the reason."),
+    "scheduler": (NO_SCHEDULER, "Start it; until then, texts wait. Its log says why it stopped."),
+    "clock": (
+        "the clock of {} is wrong",
+        "Set it, or the other one: timedatectl shows whether NTP does, flask check compares them. "
+        "A scheduler sends again once its clock is within two minutes of the database's.",
+    ),
     "web": (
         "the web cannot store texts",
         "Requests get a 503 meanwhile. flask check asks the database.",
@@ -95,6 +102,15 @@ class Problem(NamedTuple):
     @property
     def what_to_do(self) -> str:
         return KINDS[self.kind][1]
+
+
+def span(length: timedelta) -> str:
+    """Write a length of time in its largest whole unit: "33 seconds", "2 days"."""
+    length = max(length, timedelta(0))  # another machine's clock may be ahead
+    units = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+    length //= timedelta(seconds=1)
+    unit, seconds = next((each for each in units if length >= each[1]), units[-1])
+    return f"{length // seconds} {unit}{'' if length // seconds == 1 else 's'}"
 
 
 def listed(names: list[str], what: str = "keys") -> str:
@@ -143,6 +159,7 @@ class Health(NamedTuple):
     answered_at: datetime | None = None  # when PUBLIC_URL last did, if it has stopped
     # Carriers that took nothing for `stalled_after` though they could, and since when texts are due
     stuck: Mapping[str, datetime] = {}
+    wrong_clocks: Sequence[WrongClock] = ()  # the one that is off most first
 
     def seconds_since(self, instant: datetime | None) -> int | None:
         """Return how long ago an instant was; 0 where another machine's clock is ahead."""
@@ -176,6 +193,7 @@ class Health(NamedTuple):
 
     def _problems(self):
         yield from disk_problems(self.bytes_left)
+        yield from clock_problems(self.wrong_clocks)
         for each in self.carriers:
             if each.trouble:
                 yield each.problem()
@@ -196,10 +214,9 @@ class Health(NamedTuple):
             when = f"one last ran at {isoformat(last)}" if last else "none has run yet"
             yield Problem("scheduler", f"{NO_SCHEDULER}: {when}", stops=True)
         if self.stuck:
-            seconds = int(self.stalled_after.total_seconds())
             through, why = self._what_is_stuck()
-            due = f"though texts have been due since {isoformat(min(self.stuck.values()))}"
-            sentence = f"nothing was sent{through} for {seconds} s {due}{why}"
+            due = f"although some have been due since {isoformat(min(self.stuck.values()))}"
+            sentence = f"No text has gone{through} for {span(self.stalled_after)}, {due}{why}"
             yield Problem("stalled", sentence, stops=True)
         if self.answered_at:
             since = isoformat(self.answered_at)
@@ -223,6 +240,14 @@ def disk_problems(bytes_left: int | None) -> Iterator[Problem]:
         yield Problem("disk", f"the database disk is almost full ({left} MB left)")
 
 
+def clock_problems(told: Iterable[WrongClock]) -> Iterator[Problem]:
+    """Yield the problem of each program on a machine whose clock is wrong."""
+    for who in dict.fromkeys(each.who for each in told):
+        of_it = [each for each in told if each.who == who]
+        worst = next((each for each in of_it if each.stops), of_it[0])
+        yield Problem("clock", worst.sentence, who, worst.stops)
+
+
 def receiver_problems(keys: Iterable[str]) -> Iterator[Problem]:
     """Yield the problems of receivers that have accepted no event of these keys for DEAD_AFTER."""
     failed = "have failed for five minutes"
@@ -235,9 +260,9 @@ def arrival_problems(arrivals: Iterable[Arrivals]) -> Iterator[Problem]:
     for each in arrivals:
         if each.lacks_receipts:
             words = f"receipts of {each.carrier} do not come (can it reach PUBLIC_URL?)"
-            yield Problem("receipts", f"{words}: {each.of_taken}", each.carrier)
+            yield Problem("receipts", f"{words}; {each.of_taken}", each.carrier)
         if each.mostly_bad:
-            words = f"most texts of {each.carrier} fail or do not arrive: {each.of_ended}"
+            words = f"most texts of {each.carrier} fail or do not arrive; {each.of_ended}"
             yield Problem("failing", words, each.carrier)
 
 
@@ -279,6 +304,7 @@ def read(now: datetime, settings: Settings) -> Health:
         arrivals=arrivals(now, telling),
         under_way=queue.under_way(),
         answered_at=_last_answer(settings),
+        wrong_clocks=WrongClock.told(),
     )
     known = {config.name: config for config in configs}
     routes = Routes(known.get(each.name) or CarrierConfig(each.name) for each in several)
@@ -370,7 +396,7 @@ class Reader:
                     raise self._error.with_traceback(None)
                 return self._health
             try:
-                self._health, self._error = read(clock.now(), self.settings), None
+                self._health, self._error = read(clocks.now(), self.settings), None
             except Exception as error:
                 self._error = error
                 raise

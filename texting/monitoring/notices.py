@@ -23,9 +23,9 @@ from peewee import SQL, CompositeKey, IntegerField, TextField
 from texting import database, recipients
 from texting.access.limits import SECOND
 from texting.access.texted_countries import KeyCountry
-from texting.database import EPOCH, PAST, InstantField, Table, clock, db, isoformat
+from texting.database import EPOCH, PAST, InstantField, Table, db, isoformat
 from texting.events.outbox import Event
-from texting.monitoring import health
+from texting.monitoring import clocks, health
 from texting.replies import inbox
 from texting.reports import queue, usage
 from texting.settings import Settings
@@ -386,8 +386,8 @@ class Notices:
 
     def look(self) -> None:
         """Notice what is new, and send what is due."""
-        with database.survived(log, "no notices"):
-            now = clock.now()
+        with database.log_errors(log, "no notices"):
+            now = clocks.now()
             OutgoingNotice.delete_some(OutgoingNotice.next_try_at < now - KEPT)
             write, places = partial(OutgoingNotice.write, self._numbers, now), count()
             for _ in pending(self.settings, now, lambda each: write(next(places), each)):
@@ -402,13 +402,13 @@ class Notices:
     def _serve(self, address, looks):
         """Send an address what is due, after each look."""
         while looks.get():
-            with database.survived(log, str(address)):
-                while notice := OutgoingNotice.claim(address.number, clock.now()):
+            with database.log_errors(log, str(address)):
+                while notice := OutgoingNotice.claim(address.number, clocks.now()):
                     if address.send(notice.notification):
                         notice.end()
                         continue
-                    notice.put_off(clock.now())
-                    if is_first_failure(address, clock.now()):
+                    notice.put_off(clocks.now())
+                    if is_first_failure(address, clocks.now()):
                         log.error("%s did not take a notice", address)
 
 

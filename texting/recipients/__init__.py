@@ -13,7 +13,7 @@ import zoneinfo
 from array import array
 from bisect import bisect
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import phonenumbers
+import tzdata
 from phonenumbers import NumberParseException, PhoneNumber, PhoneNumberFormat, PhoneNumberType
 from phonenumbers.phonenumberutil import is_number_type_geographical
 from phonenumbers.tzdata import TIMEZONE_DATA
@@ -64,8 +65,18 @@ class InvalidNumber(ValueError):
     """The text is no phone number; the message says why, in words that can follow a field name."""
 
 
+class Residence(NamedTuple):
+    """Where the owner of a number lives: a country, a state of one, or a zone."""
+
+    place: str  # as `place_code` returns it
+    until: date | None = None  # the last day, by the clock there
+
+
 class Recipient(NamedTuple):
-    """A valid number, its country (ISO 3166 or "001") and its possible clocks."""
+    """A valid number, its country (ISO 3166 or "001") and its possible clocks.
+
+    These are those of the place where its owner lives, if that is known.
+    """
 
     e164: str
     country: str
@@ -73,6 +84,7 @@ class Recipient(NamedTuple):
     number: PhoneNumber
     has_area: bool  # the digits of the number determine its place
     costly: str | None = None  # a kind of number whose owner may earn money by texts
+    residence: Residence | None = None
 
     @property
     def international(self) -> str:
@@ -87,15 +99,40 @@ class Recipient(NamedTuple):
     @property
     def zone(self) -> ZoneInfo:
         """Return the main zone, the most populous of those in which the number can be."""
-        return self.clocks.zones[0]
+        return (self.clocks.of_number or self.clocks).zones[0]
+
+    def zone_at(self, at: datetime) -> ZoneInfo:
+        """Return the main zone by whose clock the recipient lives at an instant."""
+        return self.clocks.at(at).zones[0]
+
+    def place_at(self, at: datetime) -> str | None:
+        """Return the place where the recipient is known to live at an instant, if any."""
+        return self.residence.place if self.clocks.at(at).of_number else None
 
 
 # Numbers
 
 
+def find(to: str, residence: Residence | None = None) -> Recipient:
+    """Return the recipient of an E.164 number; raise InvalidNumber if it is not one.
+
+    This says by which clocks a message goes: those of the residence, if one is known.
+    """
+    return _find_there(to, residence) if residence else _find(to)
+
+
+@lru_cache(maxsize=1024)
+def _find_there(to, residence):
+    recipient, there = _find(to), _clocks_of_place(residence.place)
+    if not there:  # a zone that a newer tzdata has dropped
+        return recipient
+    until = residence.until and _end_of(residence.until, there.zones[0])
+    clocks = there._replace(of_number=recipient.clocks, until=until)
+    return recipient._replace(clocks=clocks, residence=residence)
+
+
 @lru_cache(maxsize=1024)  # a text is judged up to three times, and this takes 0.1 ms
-def find(to: str) -> Recipient:
-    """Return the recipient of an E.164 number; raise InvalidNumber if it is not one."""
+def _find(to):
     number, kind = _read(to)
     country = phonenumbers.region_code_for_number(number)
     has_area = is_number_type_geographical(kind, number.country_code)
@@ -130,7 +167,8 @@ def _read(to):
         raise InvalidNumber(words) from None
     form = phonenumbers.format_number(number, PhoneNumberFormat.E164)
     if form != to:
-        raise InvalidNumber(f"must be in E.164 format: {form}")
+        plus = "" if to.strip().startswith("+") else ", with a plus sign before it"
+        raise InvalidNumber(f"must be in E.164 format{plus}: {form}")
     return number, kind
 
 
@@ -147,6 +185,11 @@ def _valid(text, region=None):
 
 
 # Zones
+
+
+def tzdata_version() -> str:
+    """Return the version of IANA's data, like 2026f."""
+    return tzdata.IANA_VERSION
 
 
 class _Table(NamedTuple):
@@ -176,7 +219,7 @@ def _table():
         prefixes.pop(str(code), None)  # a calling code alone is no area
     for line in (_NUMBERING / "zones.txt").read_text("ascii").splitlines():
         head, names, *rest = line.split()
-        if head.isalpha():
+        if head.replace("-", "").isalpha():
             counted.setdefault(head, []).append(names)
             people.setdefault(head, []).append(round(1000 * float(rest[0])))
         elif head != "#":
@@ -186,11 +229,33 @@ def _table():
 
 
 @cache
-def _country_clocks(country):
-    """Return the possible clocks of a number without a known area."""
-    people = _table().people.get(country)
-    zones = tuple(map(ZoneInfo, _table().zones[country]))
-    return Clocks(country, zones, people and tuple(people))
+def _country_clocks(place):
+    """Return the possible clocks of a country, or of a state of one."""
+    people = _table().people.get(place)
+    zones = tuple(map(ZoneInfo, _table().zones[place]))
+    return Clocks(place.partition("-")[0], zones, people and tuple(people))
+
+
+def _clocks_of_place(place):
+    """Return the clocks of a country, a state or a zone; None if there is no such place."""
+    if country := _countries_of_zones().get(place):
+        return Clocks(country, (ZoneInfo(place),))
+    return _country_clocks(place) if is_home(place) else None
+
+
+@cache
+def _countries_of_zones():
+    """Return the country of each zone in IANA's zone.tab."""
+    return {zone: country for country, zones in iana_zones().items() for zone in zones}
+
+
+def _end_of(day, zone):
+    """Return the instant at which a day ends in a zone; None if that is in the year 10000."""
+    try:
+        midnight = datetime.combine(day + timedelta(days=1), time(), zone)
+        return midnight.astimezone(UTC)
+    except OverflowError:
+        return None
 
 
 def _area_clocks(country, digits):
@@ -218,7 +283,7 @@ def _states(digits):
 
 def local_time(recipient: Recipient, at: datetime) -> str:
     """Return the time in the recipient's main zone, like "2:05 PM, Tuesday, Nov 5"."""
-    return written(at.astimezone(recipient.zone))
+    return written(at.astimezone(recipient.zone_at(at)))
 
 
 def why_until(recipient: Recipient, hours: BusinessHours, until: datetime) -> str | None:
@@ -243,6 +308,28 @@ def what_keeps(recipient: Recipient, hours: BusinessHours, until: datetime) -> s
     return None if hours.is_open(recipient.clocks, before) else CLOSED
 
 
+def what_changes(recipient: Recipient, hours: BusinessHours, at: datetime) -> str:
+    """Return what happens when it becomes business hours, like "the quiet hours of Texas end".
+
+    If they begin just then, too, it is "business hours begin".
+    """
+    before = at - timedelta(minutes=1)
+    if hours.only_quiet(recipient.clocks, before):
+        quiet_time = hours.quiet_time(recipient.clocks, before)
+        return f"the {quiet_name(quiet_time.hours, recipient)} end"
+    return "business hours begin"
+
+
+def what_decides(recipient: Recipient, hours: BusinessHours, now: datetime) -> str:
+    """Return which rule decides when a text may leave that may not leave now.
+
+    That is quiet hours if it could leave earlier without them, otherwise CLOSED.
+    """
+    without = hours.without_quiet().opens_at(recipient.clocks, now)
+    quiet_time = hours.quiet_time(recipient.clocks, without)
+    return quiet_name(quiet_time.hours, recipient) if quiet_time else CLOSED
+
+
 # Names
 
 
@@ -258,21 +345,56 @@ def location(recipient: Recipient) -> str:
 
 
 def place_name(place: str) -> str:
-    """Return the English name of a country, state or province (ISO 3166-2)."""
-    return quiet.state_names().get(place) or country_name(place)
+    """Return the English name of a country, state or province (ISO 3166-2), or a zone's own."""
+    return place if "/" in place else quiet.state_names().get(place) or country_name(place)
 
 
 def quiet_name(hours: QuietHours, recipient: Recipient) -> str:
     """Return what quiet hours of a recipient are called, like "quiet hours of Texas"."""
     whose = "the key" if hours.whose == quiet.KEY else hours.whose and place_name(hours.whose)
     name = f"quiet hours of {whose}" if whose else "quiet hours"
-    is_state = "-" in hours.whose and not recipient.states
+    is_home = recipient.residence and recipient.residence.place == hours.whose
+    is_state = "-" in hours.whose and not (recipient.states or is_home)
     return f"{name} (the number can be in any state)" if is_state else name
 
 
 def is_place(place: str) -> bool:
     """Return whether a code is that of a country with telephone numbers, or of a state of one."""
     return place in REGIONS or place in (NO_COUNTRY, *quiet.state_names())
+
+
+def is_home(place: str) -> bool:
+    """Return whether a code is that of a country or state in which people live."""
+    return is_place(place) and place != NO_COUNTRY
+
+
+def place_code(text: str) -> str:
+    """Return the code of a country (DE) or state (US-TX), or the name of a zone, for Residence.
+
+    Old names of zones are understood. Raise ValueError if there is no such place.
+    """
+    code = text.upper()
+    if is_home(code):
+        return code
+    zones = _countries_of_zones()
+    if zone := next((zone for zone in zones if zone.lower() == text.lower()), None):
+        return zone
+    if zone := _zones_by_old_name().get(text.lower()):
+        return zone
+    raise ValueError(
+        "the place must be a country (DE), a state or province of the United States or Canada "
+        f"(US-TX), or a zone of a country (America/Chicago){hint(code)}"
+    )
+
+
+@cache
+def _zones_by_old_name():
+    """Return the zone that each old name stands for, as US/Central for America/Chicago."""
+    from babel.core import get_global
+
+    names = get_global("zone_aliases")
+    ours = {names.get(zone, zone): zone for zone in _countries_of_zones()}
+    return {old.lower(): ours[name] for old, name in names.items() if name in ours}
 
 
 def unknown_countries(codes: Iterable[str]) -> str:

@@ -32,11 +32,20 @@ class Clocks(NamedTuple):
     `people` tells how many in 100,000 of the country's people live in each zone. Zones that show
     the same time are one clock, and clocks of too few people are left out. Without `people`, all
     clocks are likely.
+
+    If they are those of the place where the recipient lives, `of_number` are those that the number
+    tells: its own quiet hours hold on them, too, and from `until` on they are the only ones.
     """
 
     country: str
     zones: tuple[ZoneInfo, ...]
     people: tuple[int, ...] | None = None
+    of_number: Self | None = None
+    until: datetime | None = None
+
+    def at(self, instant: datetime) -> Self:
+        """Return the clocks by which the recipient lives at an instant."""
+        return self.of_number if self.until and instant >= self.until else self
 
     def local_times(self, at: datetime) -> list[datetime]:
         """Return the time on each likely clock at an instant, the main zone's first."""
@@ -56,23 +65,35 @@ class Facts(NamedTuple):
 
 
 class QuietTime(NamedTuple):
-    """Why no text may leave at an instant: quiet hours, their window, and the local time in it."""
+    """Why no text may leave at an instant: quiet hours, where they hold, and the local time."""
 
     hours: QuietHours
-    window: Window
+    country: str
     local: datetime
+
+    @property
+    def window(self) -> str:
+        """From when until when it is quiet, like "9:00 PM - 8:00 AM local time".
+
+        Windows that meet are one. The days are named if it is longer than a day.
+        """
+        begins, ends = self.hours.span(self.country, self.local)
+        form = "%-I:%M %p" if ends - begins <= _DAY else "%-I:%M %p, %A"
+        return f"{begins:{form}} - {ends:{form}} local time"
 
 
 class BusinessHours(NamedTuple):
     """When messages may be sent: each day from its opening until before its closing.
 
-    Nothing is sent in quiet hours: if there are several, in any of them. Monday is day 0.
+    Nothing is sent in quiet hours: if there are several, in any of them. Monday is day 0. `quiet`
+    are those of the number, `quiet_there` those of the place where its owner lives, if it is known.
     """
 
     windows: Week  # None: closed
     local_week: bool = False  # only in the working week of the recipient's country
     skip_holidays: bool = False  # public holidays of the recipient's country
     quiet: tuple[QuietHours, ...] = ()
+    quiet_there: tuple[QuietHours, ...] = ()
 
     @classmethod
     def from_settings(cls, settings: Any) -> Self:
@@ -104,17 +125,20 @@ class BusinessHours(NamedTuple):
         The main zone's clock counts. The others follow in their order: each counts if it leaves at
         least half of the main zone's hours in common with all that count before it.
         """
-        local_times = self._counting(clocks, at)
-        return all(self._hold_at(clocks.country, local) for local in local_times)
+        here = clocks.at(at)
+        quiet = self.quiet_there if here.of_number else self.quiet
+        local_times = self._counting(here, at)
+        if not all(self._hold_at(here.country, local, quiet) for local in local_times):
+            return False
+        return not (here.of_number and self._quiet_on(here.of_number, self.quiet, at))
 
     def quiet_time(self, clocks: Clocks, at: datetime) -> QuietTime | None:
         """Return which quiet hours hold on any clock that counts at an instant, or None."""
-        if not self.quiet:
-            return None
-        for local in self._counting(clocks, at):
-            if quiet_time := self._quiet_time_at(clocks.country, local):
-                return quiet_time
-        return None
+        here = clocks.at(at)
+        if not here.of_number:
+            return self._quiet_on(here, self.quiet, at)
+        there = self._quiet_on(here, self.quiet_there, at)
+        return there or self._quiet_on(here.of_number, self.quiet, at)
 
     def next_quiet_time(self, clocks: Clocks, at: datetime) -> QuietTime | None:
         """Return which quiet hours hold at an instant, or begin next; None if none ever do."""
@@ -130,10 +154,10 @@ class BusinessHours(NamedTuple):
 
     def zones(self, clocks: Clocks, at: datetime) -> list[ZoneInfo]:
         """Return the first zone of each clock that counts at an instant, the main one first."""
-        of_clocks = {}
-        for zone in clocks.zones:
+        here, of_clocks = clocks.at(at), {}
+        for zone in here.zones:
             of_clocks.setdefault(at.astimezone(zone).utcoffset(), zone)
-        return [of_clocks[local.utcoffset()] for local in self._counting(clocks, at)]
+        return [of_clocks[local.utcoffset()] for local in self._counting(here, at)]
 
     def opens_at(self, clocks: Clocks, now: datetime) -> datetime:
         """Return the first instant from now on at which it is business hours, in UTC.
@@ -141,6 +165,19 @@ class BusinessHours(NamedTuple):
         Raise NeverOpens if they do not begin within HORIZON days.
         """
         return now if self.is_open(clocks, now) else self.next_opening(clocks, now)
+
+    @property
+    def are_ever_quiet(self) -> bool:
+        """Whether there are any quiet hours."""
+        return bool(self.quiet or self.quiet_there)
+
+    def without_quiet(self) -> Self:
+        """Return the business hours alone."""
+        return self._replace(quiet=(), quiet_there=())
+
+    def only_quiet(self, clocks: Clocks, at: datetime) -> bool:
+        """Return whether quiet hours alone keep it from being business hours at an instant."""
+        return self.without_quiet().is_open(clocks, at) and not self.is_open(clocks, at)
 
     def next_opening(self, clocks: Clocks, now: datetime) -> datetime:
         """Return the first instant after now, in UTC, at which business hours begin.
@@ -165,34 +202,34 @@ class BusinessHours(NamedTuple):
         It may be some seconds too early, since it is looked for by the minute.
         """
         minute = at.replace(second=0, microsecond=0)
-        return _quiet_from(self, clocks, minute) if self.quiet else None
+        return _quiet_from(self, clocks, minute) if self.are_ever_quiet else None
 
     def facts(self, clocks: Clocks, now: datetime) -> Facts:
         """Return the local time, the offsets and the business hours of a recipient now."""
-        main = now.astimezone(clocks.zones[0])
-        offsets = [_hours(local) for local in clocks.local_times(now)]
+        here = clocks.at(now)
+        main = now.astimezone(here.zones[0])
+        offsets = [_hours(local) for local in here.local_times(now)]
         return Facts(
             timezone=f"GMT{offsets[0]:+g}",
             local_time=written(main),
             timezone_offset=sorted(offsets) if len(offsets) > 1 else offsets[0],
             is_dst=_is_dst(main),
             within_business_hours=self.is_open(clocks, now),
-            business_hours=written_window(self.next_window(clocks.country, main.date())),
+            business_hours=written_window(self.next_window(here.country, main.date())),
         )
 
-    def _hold_at(self, country, local):
+    def _hold_at(self, country, local, quiet):
         """Return whether a local time in a country is within these hours and not quiet."""
         window = self.window(country, local.date())
         if not window or not window[0] <= local.hour * 60 + local.minute < window[1]:
             return False
-        return not self._quiet_time_at(country, local)
+        return not _quiet_time_at(quiet, country, local)
 
-    def _quiet_time_at(self, country, local):
-        """Return which quiet hours hold at a local time in a country, or None."""
-        for hours in self.quiet:
-            if window := hours.window(country, local):
-                return QuietTime(hours, window, local)
-        return None
+    def _quiet_on(self, clocks, quiet, at):
+        """Return which of these quiet hours hold on any clock that counts, or None."""
+        local_times = self._counting(clocks, at) if quiet else ()
+        found = (_quiet_time_at(quiet, clocks.country, local) for local in local_times)
+        return next(filter(None, found), None)
 
     def _counting(self, clocks, at):
         """Yield the local times on the clocks that count."""
@@ -216,9 +253,10 @@ class BusinessHours(NamedTuple):
         clock changes: all on whole minutes.
         """
         minutes = {0, *(window[0] for window in self.windows if window)}
-        minutes.update(*(hours.edges() for hours in self.quiet))
+        minutes.update(*(hours.edges() for hours in (*self.quiet, *self.quiet_there)))
+        zones = clocks.zones + (clocks.of_number.zones if clocks.of_number else ())
         for days in range(within + 1):
-            for at in _instants(clocks, after.date() + days * _DAY, minutes):
+            for at in _instants(zones, after.date() + days * _DAY, minutes):
                 if at > after and is_true(at) and not is_true(at - _MINUTE):
                     return at
         raise NeverOpens(f"no business hours in {clocks.country} within {within} days")
@@ -253,7 +291,15 @@ def _likely_offsets(clocks, minute):
     return tuple(timezone(offset) for offset, count in people.items() if count >= LIKELY)
 
 
-def _instants(clocks, day, minutes):
+def _quiet_time_at(quiet, country, local):
+    """Return which of these quiet hours hold at a local time in a country, or None."""
+    for hours in quiet:
+        if hours.window(country, local):
+            return QuietTime(hours, country, local)
+    return None
+
+
+def _instants(zones, day, minutes):
     """Return the instants of a day of UTC that can be these minutes of a day on some clock.
 
     Where a clock changes on that day, which is on a quarter of an hour, each quarter is among them.
@@ -261,7 +307,7 @@ def _instants(clocks, day, minutes):
     """
     midnight = datetime.combine(day, time(), UTC)
     found, offsets = {midnight}, set()
-    for zone in clocks.zones:
+    for zone in zones:
         of_zone = {at.astimezone(zone).utcoffset() for at in (midnight, midnight + _DAY)}
         if len(of_zone) > 1:
             found |= {midnight + quarter * 15 * _MINUTE for quarter in range(96)}

@@ -1,7 +1,7 @@
 """Quiet hours: windows of the days on which they begin, everywhere or by place."""
 
-from collections.abc import Mapping
-from datetime import date, datetime, timedelta
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime, time, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -13,7 +13,7 @@ MINUTES_OF_DAY = 1440
 STATES = Path(__file__).parent / "numbering" / "states.txt"
 KEY = "key"
 """The owner of quiet hours that are a key's own; see QuietHours.whose."""
-_DAY = timedelta(days=1)
+_DAY, _MINUTE = timedelta(days=1), timedelta(minutes=1)
 
 
 class QuietHours(NamedTuple):
@@ -35,15 +35,49 @@ class QuietHours(NamedTuple):
     def window(self, country: str, local: datetime) -> Window | None:
         """Return the window that holds at a local time in a country, or None."""
         minute, day = local.hour * 60 + local.minute, local.date()
-        for each in self._beginning(country, day):
+        for each in self.beginning_on(country, day):
             if each[0] <= minute and (minute < each[1] or each[1] <= each[0]):
                 return each
-        for each in self._beginning(country, day - _DAY):
+        for each in self.beginning_on(country, day - _DAY):
             if minute < each[1] <= each[0]:
                 return each
         return None
 
-    def _beginning(self, country, day: date):
+    @property
+    def origin(self) -> str:
+        """Where an operator has written them, like "QUIET_HOURS_FILE US-TX"."""
+        if self.whose == KEY:
+            return KEY
+        return f"QUIET_HOURS_FILE {self.whose}" if self.whose else "QUIET_HOURS"
+
+    def span(self, country: str, local: datetime) -> tuple[datetime, datetime]:
+        """Return the wall clock's times between which it is quiet around a local time.
+
+        Windows that meet or overlap are one. If it is quiet for more than a week, it is only the
+        window of this time.
+        """
+        minute = local.replace(tzinfo=None, second=0, microsecond=0)
+        days = [local.date() + n * _DAY for n in range(-8, 9)]
+        spans = sorted(self._spans(country, days))
+        begins, ends = spans[0]
+        for first, last in spans:
+            if minute < first > ends:
+                break
+            begins = first if first > ends else begins
+            ends = max(ends, last)
+        if ends - begins > timedelta(days=7):
+            begins, ends = next(each for each in spans if each[0] <= minute < each[1])
+        return begins, ends
+
+    def _spans(self, country, days):
+        """Yield the beginning and the end of each window of these days."""
+        for day in days:
+            midnight = datetime.combine(day, time())
+            for begins, ends in self.beginning_on(country, day):
+                ends += MINUTES_OF_DAY if ends <= begins else 0
+                yield midnight + begins * _MINUTE, midnight + ends * _MINUTE
+
+    def beginning_on(self, country: str, day: date) -> Iterator[Window]:
         """Yield the windows that begin on a day in a country."""
         if window := self.windows[day.weekday()]:
             yield window
@@ -79,6 +113,14 @@ class QuietPlaces(NamedTuple):
         else:
             hours = [self.lines[state] for state in self.states(country)] + [own]
         return tuple(dict.fromkeys(filter(None, hours)))
+
+    def there(self, place: str, country: str) -> tuple[QuietHours, ...]:
+        """Return the quiet hours where somebody lives: in a country, a state of one, or a zone."""
+        if place == country:
+            return self.of(country)
+        if place.startswith(f"{country}-"):
+            return self.of(country, (place,))
+        return tuple(filter(None, [self.lines.get(country, self.elsewhere)]))
 
     @property
     def are_none(self) -> bool:

@@ -18,7 +18,7 @@ from texting.access.limits import SECOND, KeyUse, Limit, lock_numbers, needs
 from texting.carriers import LateAnswer, OptOut, Receipt, Shown
 from texting.carriers.alphabets import count_parts
 from texting.carriers.lanes import TESTERS, of_answers
-from texting.database import EPOCH, all_but_broken, db
+from texting.database import EPOCH, db, skip_broken
 from texting.database.clock import SKEW
 from texting.events.outbox import Event
 from texting.messages import receipts
@@ -145,7 +145,7 @@ def report_incomplete(now: datetime) -> int:
 
     due = Reply.select(Reply.id, Reply.number).where(Reply.is_due(now)).limit(SETTLED_AT_ONCE)
     what = "reply {0.id} is not told of".format
-    return sum(len(all_but_broken(tell, [each], log, what, show)) for each in [*due])
+    return sum(len(skip_broken(tell, [each], log, what, show)) for each in [*due])
 
 
 def _settle(id, number, now):

@@ -10,8 +10,7 @@ from typing import NamedTuple
 from peewee import SQL, Tuple, Value, fn
 
 from texting.access.keys import ApiKey, Role
-from texting.access.rules import LAST
-from texting.database import PAGE, db, in_pages, pause
+from texting.database import LAST, PAGE, db, in_pages, pause
 from texting.replies.model import IS_DONE, MAY_BE_NO, READ, URGENCY, WAITS, Reply
 from texting.reports.listings import Cursor
 from texting.reports.search import look_through, matches

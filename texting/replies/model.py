@@ -30,9 +30,9 @@ from texting.database import (
     CarrierTextField,
     InstantField,
     Table,
-    all_but_broken,
     db,
     isoformat,
+    skip_broken,
 )
 from texting.events.outbox import Event
 from texting.messages.model import Message
@@ -140,7 +140,7 @@ class Reply(Table):
         Skip a reply that breaks this.
         """
         what = "reply {0.id} is not purged".format
-        return sum(all_but_broken(cls._delete, cls._some(cls.at < before), log, what))
+        return sum(skip_broken(cls._delete, cls._some(cls.at < before), log, what))
 
     @classmethod
     def forget_number(cls, number: str, now: datetime) -> int:

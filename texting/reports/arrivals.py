@@ -59,20 +59,31 @@ class Arrivals(NamedTuple):
     def of_taken(self) -> str:
         """What was heard of the texts that it took, in words."""
         median = "" if self.median_seconds is None else f" (median {self.median_seconds} s)"
-        pending = f"{self.pending} pending, " if self.pending else ""
-        return (
-            f"{self.taken} taken 10 to 60 minutes ago, {self.delivered} delivered{median}, "
-            f"{self.undelivered} not delivered, {pending}{self.unheard} without a receipt"
-        )
+        became = {
+            f"delivered{median}": self.delivered,
+            "not delivered": self.undelivered,
+            "pending": self.pending,
+            "without a receipt": self.unheard,
+        }
+        return f"10 to 60 minutes ago: {_in_words(self.taken, 'accepted', became)}"
 
     @property
     def of_ended(self) -> str:
         """What became of the texts that ended, in words."""
+        delivered = self.ended - self.failed - self.not_arrived
+        became = {
+            "delivered": delivered,
+            "failed": self.failed,
+            "not delivered": self.not_arrived,
+        }
         why = f" (most often: {self.reason})" if self.reason else ""
-        return (
-            f"{self.ended} ended in the last hour, {self.failed} failed, "
-            f"{self.not_arrived} not delivered{why}"
-        )
+        return f"in the last hour: {_in_words(self.ended, 'ended', became)}{why}"
+
+
+def _in_words(total, what, became):
+    """Return a total and what became of it: 18 accepted, all delivered."""
+    told = [f"{'all' if n == total else n} {name}" for name, n in became.items() if n]
+    return ", ".join([f"{total} {what}", *told])
 
 
 def arrivals(now: datetime, carriers: Collection[str]) -> list[Arrivals]:

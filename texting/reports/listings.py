@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from peewee import SQL, Select, Tuple, Value, fn
+from peewee import SQL, Expression, Select, Tuple, Value, chunked, fn
 
 from texting.access.keys import ApiKey, Role
-from texting.database import EPOCH, MILLISECOND, Refused, db, in_pages, pause
+from texting.database import EPOCH, MILLISECOND, PAGE, Refused, db, in_pages, pause, with_pauses
 from texting.messages import model
 from texting.messages.model import Message, Status, first_id, has_status
 from texting.reports.queue import UNFINISHED
@@ -34,7 +34,7 @@ SOONEST_KEYS = """(
     ) AS api_key
     WHERE first_id IS NOT NULL ORDER BY first_send_at, first_id LIMIT ?
 ) AS api_key"""
-AT_ONCE = 1_000
+AT_ONCE = 400
 """How many rows of what waits are read at once; in a web worker, others go first after each."""
 
 SOONEST = "SELECT {columns} FROM {few} ORDER BY few.send_at, few.id LIMIT ?"
@@ -56,10 +56,12 @@ class Filter(NamedTuple):
 
 
 class Awaiting(NamedTuple):
-    """What waits for approval: what tells which texts are alike, without the whole message."""
+    """What waits for approval: what tells which texts are alike, and when they go."""
 
     id: uuid.UUID
     send_at: datetime
+    send_date: datetime | None
+    to: str | None
     key_id: int
     country: str
     parts: int
@@ -79,16 +81,19 @@ class Cursor(NamedTuple):
 
 
 def listing(
-    only: Filter, limit: int | None = None, among: Collection[str] = (), after: Cursor | None = None
+    only: Filter,
+    limit: int | None = None,
+    among: Expression | None = None,
+    after: Cursor | None = None,
 ) -> Iterator[Message]:
     """Read messages with their keys, the newest first; raise Refused if there is no such key.
 
-    `among` names the statuses to choose from, if not all. Messages are read in pages, so nothing
-    stays open between them.
+    `among` is a condition on those to choose from. Messages are read in pages, so nothing stays
+    open between them.
     """
     messages = _chosen(only).order_by(Message.id.desc())
-    if among:
-        messages = messages.where(has_status(*among))
+    if among is not None:
+        messages = messages.where(among)
     if after:
         messages = messages.where(Message.id < after.id)
     yield from in_pages(messages, limit, lambda last: Message.id < last.id)
@@ -162,7 +167,8 @@ def awaiting(person: ApiKey, after: Cursor | None, limit: int) -> list[Awaiting]
     """Return some of what waits for this person's approval, the next to be sent first."""
     if person.role != Role.OPERATOR:
         group = {'"group"': person.group}
-        return _read(_soonest_of_keys(group, AWAITS_GROUP, Awaiting._fields, after, limit))
+        columns = [f'"{name}"' for name in Awaiting._fields]
+        return _read(_soonest_of_keys(group, AWAITS_GROUP, columns, after, limit))
     rows, found = Message.select(*(getattr(Message, name) for name in Awaiting._fields)), []
     for condition in AWAITS_OPERATOR:
         found.extend(_in_order(rows.where(condition), after, limit).tuples())
@@ -188,33 +194,22 @@ def as_awaiting(message: Message) -> Awaiting:
     return Awaiting._make(getattr(message, name) for name in Awaiting._fields)
 
 
-def ids_awaiting(person: ApiKey, key_id: int) -> list[uuid.UUID]:
-    """Return the ids of all messages of a key that wait for this person's approval.
-
-    They are read in batches, of an operator's together with those of other keys.
-    """
-    rows = Message.select(Message.id, Message.send_at, Message.key)
-    if person.role == Role.OPERATOR:
-        kinds = [rows.where(condition) for condition in AWAITS_OPERATOR]
-    else:
-        key = Message.key.in_(ApiKey.in_group(person.group).where(ApiKey.id == key_id))
-        kinds = [rows.where(model.AWAITS_GROUP, key)]
-    found = {}  # what is queued meanwhile may come twice
-    for kind in kinds:
-        after = None
-        while batch := list(_in_order(kind, after, AT_ONCE).tuples()):
-            found |= {id: True for id, _, its_key in batch if its_key == key_id}
-            last_id, at, _ = batch[-1]
-            after = Cursor(0, at, last_id)
-            pause()
-    return [*found]
+def still_awaiting(person: ApiKey, ids: list[uuid.UUID]) -> list[uuid.UUID]:
+    """Return which of these messages wait for this person's approval, in the same order."""
+    waits, found = model.AWAITS_APPROVAL, set()
+    if person.role != Role.OPERATOR:
+        waits = model.AWAITS_GROUP & Message.key.in_(ApiKey.in_group(person.group))
+    for some in with_pauses(chunked(ids, PAGE)):
+        rows = Message.select(Message.id).where(Message.id.in_(some), waits)
+        found |= {id for (id,) in rows.tuples()}
+    return [id for id in ids if id in found]
 
 
 def _read(rows):
     """Return rows of the database as what waits for approval."""
+    reads = [getattr(Message, name).python_value for name in Awaiting._fields]
     return [
-        Awaiting(Message.id.python_value(id), Message.send_at.python_value(send_at), *others)
-        for id, send_at, *others in rows
+        Awaiting(*(read(value) for read, value in zip(reads, row, strict=True))) for row in rows
     ]
 
 

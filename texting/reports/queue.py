@@ -39,6 +39,14 @@ def awaiting_approval(most: int | None = None) -> int:
     return count_up_to(model.AWAITS_APPROVAL, most, Message.status, Message.send_at)
 
 
+def waiting_of_revoked() -> dict[str, int]:
+    """Count the texts to be sent of revoked keys that were not paused before, by name."""
+    stops = ApiKey.revoked_at.is_null() | ApiKey.paused_at.is_null(False)
+    waits = has_status(*model.WAITING, Status.SENDING) & Message.cancelled_by.is_null()
+    texts = Message.select(ApiKey.name, fn.COUNT(SQL("*"))).join(ApiKey).where(waits, ~stops)
+    return dict(texts.group_by(ApiKey.name).order_by(ApiKey.name).tuples())
+
+
 class Approvals(NamedTuple):
     """The messages that wait for approval."""
 

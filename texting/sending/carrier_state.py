@@ -90,6 +90,9 @@ class CarrierState(Table):
     unanswered = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     # When unmatched receipts were last logged
     unmatched_logged_at = InstantField(PAST, null=True)
+    # What else of it was last logged, and when
+    logged = CarrierTextField(null=True)
+    logged_at = InstantField(PAST, null=True)
     rate_used_until = BigIntegerField(null=True)  # see Rate
     place = IntegerField(null=True)  # in the order of preference, when a scheduler last noted it
     stand_ins = TextField(null=True)  # the names of carriers that may take its place, in order
@@ -138,8 +141,12 @@ class CarrierState(Table):
 
     @classmethod
     def is_behind(cls, now: datetime) -> bool:
-        """Return whether the clock was set back since a scheduler last noted that it runs."""
-        return cls.select().where(cls.last_pass_at > now + SKEW).exists()
+        """Return whether the clock was set back since a scheduler last noted that it runs.
+
+        One whose clock is wrong notes that by the database's, but has dated pauses by its own.
+        """
+        ahead = (cls.last_pass_at > now + SKEW) | (cls.paused_at > now + SKEW)
+        return cls.select().where(ahead).exists()
 
     @classmethod
     def of_latest_pass(cls) -> list[Self]:
@@ -239,6 +246,17 @@ class CarrierState(Table):
         reported = cls.unmatched_logged_at
         due = reported.is_null() | (reported <= now - HOUR)
         return cls.update(unmatched_logged_at=now).where(cls.name == name, due).execute() == 1
+
+    @classmethod
+    def may_log(cls, name: str, line: str, now: datetime) -> bool:
+        """Return True once an hour, over all schedulers, for the same log line about a carrier.
+
+        Otherwise cron, which starts a scheduler each minute, would send mail as often.
+        """
+        is_other = cls.logged.is_null() | (cls.logged != cls.logged.db_value(line))
+        due = is_other | (cls.logged_at <= now - HOUR)
+        noted = cls.update(logged=line, logged_at=now).where(cls.name == name, due)
+        return noted.execute() == 1
 
     @classmethod
     def begin_pause(

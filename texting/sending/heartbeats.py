@@ -10,6 +10,7 @@ import math
 import uuid
 from datetime import timedelta
 
+from texting.database.clock import WRONG
 from texting.messages.attempts import Attempt
 from texting.messages.heartbeat import Heartbeat
 from texting.sending.runtime import Clock
@@ -67,7 +68,7 @@ class Pulse:
             self.sender = sender
         self.note_beat(before)
 
-    def lives_on(self) -> bool:
+    def beat_in_transaction(self) -> bool:
         """Beat in a transaction that claims something; return False if this sender is dead.
 
         Nobody can declare it dead before the transaction ends; so who takes over finds the claim.
@@ -86,11 +87,12 @@ class Pulse:
     def watch(self, timeout: float) -> tuple[list[Heartbeat], bool]:
         """Return the dead senders, and whether there are more that may be dead.
 
-        The last beat of a dead one is older than `timeout` seconds by the wall clock, and it was
-        watched for long enough without a beat.
+        The last beat of a dead one is older than `timeout` seconds by the wall clock, or ahead of
+        that, which says nothing; and it was watched for long enough without a beat.
         """
         now, monotonic = self.clock.now(), self.clock.monotonic()
         silent = Heartbeat.beat_at < now - timedelta(seconds=timeout)
+        silent |= Heartbeat.beat_at > now + WRONG
         before = self.seen if monotonic - self.looked_at <= GAP else {}
         self.seen, self.looked_at = {}, monotonic
         dead = []

@@ -11,36 +11,45 @@ from texting import recipients
 from texting.access.rules import KeyRules, Rules
 from texting.carriers import LISTED_WITHIN, Carrier, CarrierError
 from texting.messages.model import WAITING, Message, Status
-from texting.recipients import Recipient
+from texting.recipients import Recipient, Residence
 from texting.recipients.hours import BusinessHours, NeverOpens
 
 LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES amount to
 MOST_DEATHS = 3  # of schedulers while they had a text
-PUT_OFF = timedelta(minutes=1)  # for a text while the carrier may have an equal one
+EQUAL_TEXT_DELAY = timedelta(minutes=1)  # for a text while the carrier may have an equal one
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 GIVEN_AGAIN_AFTER = timedelta(seconds=10)  # a text in doubt, if its carrier keeps ids
-GIVEN_AGAIN_WITHIN = timedelta(minutes=1)
+LONGEST_REPEAT_PAUSE = timedelta(minutes=1)
 UNANSWERED = f"given to the carrier without an answer; {MAY_HAVE_TAKEN_IT}"
 
 
 class Terms(NamedTuple):
-    """The rules of a message's key, and what its carrier can do."""
+    """The rules of a message's key, where its recipient lives, and what its carrier can do."""
 
-    askable: bool  # the carrier can say whether it took a text in doubt, if only to a repeat
+    settles_doubts: bool  # the carrier can say whether it took a text in doubt, if only to a repeat
     are_several: bool  # there are other carriers
     retry_delay: int  # seconds
     key: Rules
     keeps_ids: bool = False  # a text in doubt is given again, which is the question
+    shows_within: timedelta = timedelta(0)  # a report shows until then if it has a text in doubt
+    residence: Residence | None = None  # of the recipient, if it is known
 
     @classmethod
     def of(cls, settings: Any, carrier: Carrier, are_several: bool = False) -> Self:
         """Return the terms of keys without rules of their own."""
         rules, keeps_ids = Rules.from_settings(settings), carrier.keeps_ids is not None
-        return cls(carrier.settles_doubts, are_several, settings.retry_delay, rules, keeps_ids)
+        return cls(
+            carrier.settles_doubts,
+            are_several,
+            settings.retry_delay,
+            rules,
+            keeps_ids,
+            carrier.shows_within if carrier.tells_receipts else timedelta(0),
+        )
 
-    def of_key(self, own: KeyRules) -> Self:
-        """Return the terms of a key with rules of its own."""
-        return self._replace(key=self.key.of(own))
+    def of_key(self, own: KeyRules, residence: Residence | None = None) -> Self:
+        """Return the terms of a key with rules of its own, for a recipient."""
+        return self._replace(key=self.key.of(own), residence=residence)
 
 
 class Outcome(NamedTuple):
@@ -106,11 +115,11 @@ def judge(
         words = f"texts to {recipients.country_name(message.country)} are not allowed"
         return Outcome(Status.FAILED, _perhaps_taken(words, message.in_doubt))
     try:
-        postponed = _postponed(message, terms.key, now)
+        postponed = _postponed(message, terms, now)
     except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
         return Outcome(Status.FAILED, _perhaps_taken(f"the number {error}", message.in_doubt))
-    if postponed is None and has_equal and terms.askable:
-        return Outcome(Status.SCHEDULED, send_at=now + PUT_OFF, waits_for="an equal text")
+    if postponed is None and has_equal and terms.settles_doubts:
+        return Outcome(Status.SCHEDULED, send_at=now + EQUAL_TEXT_DELAY, waits_for="an equal text")
     return postponed
 
 
@@ -120,9 +129,9 @@ def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None
         return _kept_back(message, Status.EXPIRED)
     if terms.key.quiet.are_none or message.auto_reply_to:
         return None
-    recipient = recipients.find(message.to)
+    recipient = recipients.find(message.to, terms.residence)
     if terms.key.hours(recipient).quiet_time(recipient.clocks, now):
-        return _postponed(message, terms.key, now)
+        return _postponed(message, terms, now)
     return None
 
 
@@ -133,7 +142,7 @@ def deliver_by(message: Message, terms: Terms, now: datetime) -> datetime:
     """
     if terms.key.quiet.are_none or message.auto_reply_to:
         return message.expires_at
-    recipient = recipients.find(message.to)
+    recipient = recipients.find(message.to, terms.residence)
     quiet_from = terms.key.hours(recipient).quiet_from(recipient.clocks, now)
     return min(message.expires_at, quiet_from or message.expires_at)
 
@@ -174,7 +183,9 @@ def leaves_at(
         return due, None
 
 
-def waits_for(message: Message, rules: Rules, now: datetime) -> str | None:
+def waits_for(
+    message: Message, rules: Rules, now: datetime, residence: Residence | None = None
+) -> str | None:
     """Return what a message waits for, and for whom; None if it does not wait."""
     if message.status not in WAITING:
         return None
@@ -187,7 +198,7 @@ def waits_for(message: Message, rules: Rules, now: datetime) -> str | None:
     if message.key.paused_at:
         return "its key, which is paused"
     try:
-        recipient = recipients.find(message.to)
+        recipient = recipients.find(message.to, residence)
         at, why = leaves_at(message, recipient, rules, now)
     except recipients.InvalidNumber:
         at, why = message.send_at, None
@@ -200,12 +211,12 @@ def waits_for(message: Message, rules: Rules, now: datetime) -> str | None:
     return "another attempt" if message.attempts else "its time"
 
 
-def _postponed(message, rules, now):
+def _postponed(message, terms, now):
     """Return the outcome of a message that may not go now by its recipient's hours, or None."""
-    if message.obeys_send_date(now) and rules.quiet.are_none:
+    if message.obeys_send_date(now) and terms.key.quiet.are_none:
         return None
-    recipient = recipients.find(message.to)
-    hours = rules.hours(recipient)
+    recipient = recipients.find(message.to, terms.residence)
+    hours = terms.key.hours(recipient)
     until = waits_until(message, recipient, hours, now)
     if until is None:
         return None
@@ -240,15 +251,17 @@ def after_error(
         return Outcome(Status.QUEUED, send_at=behind_others)
     last = message.attempts >= message.max_retries
     if error.in_doubt:
-        last = not terms.askable and (last or message.in_doubt > 0)
+        last = not terms.settles_doubts and (last or message.in_doubt > 0)
     if error.permanent or last:
         reason = _perhaps_taken(str(error), message.in_doubt or error.in_doubt)
         return Outcome(Status.FAILED, reason, counted=True, doubt=error.in_doubt)
     at = now + retry_delay(message.attempts, terms.retry_delay)
     if error.in_doubt and terms.keeps_ids:
         at = now + GIVEN_AGAIN_AFTER
-    elif error.in_doubt and terms.askable:
+    elif error.in_doubt and terms.settles_doubts:
         at = max(at, now + LISTED_WITHIN)
+    elif error.in_doubt:
+        at = max(at, now + terms.shows_within)
     counted = bool(message.auto_reply_to) or not (is_probe and error.silent)
     return Outcome(Status.SCHEDULED, str(error), at, counted, error.in_doubt)
 
@@ -279,7 +292,7 @@ def asked_again_after(
     if error.account:  # its pause says when
         return timedelta(0)
     if terms.keeps_ids:
-        return min(max(age, GIVEN_AGAIN_AFTER), GIVEN_AGAIN_WITHIN)
+        return min(max(age, GIVEN_AGAIN_AFTER), LONGEST_REPEAT_PAUSE)
     first = max(terms.retry_delay, 1)  # or a pass would ask for as long as there is no answer
     return retry_delay(min(message.attempts, message.max_retries), first)
 

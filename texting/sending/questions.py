@@ -11,6 +11,7 @@ from typing import Any
 
 from texting.access import do_not_call
 from texting.access.keys import ApiKey, rules_of
+from texting.access.places import residences
 from texting.carriers import CarrierError
 from texting.database import db
 from texting.messages import doubts, receipts
@@ -23,6 +24,7 @@ from texting.sending.runtime import LOOK_EVERY
 from texting.sending.sends import Answer, Kind, NotSent, Send
 
 CLOCKS_DIFFER = timedelta(days=1)  # at most, a carrier's and this machine's
+LAST_LOOK = timedelta(minutes=10)  # before a carrier forgets the id of a text that waits
 ON_ITS_WAY = timedelta(minutes=5)  # a text that is given again may be, while its id is forgotten
 
 
@@ -57,7 +59,7 @@ class Questions:
             if self.is_received(message, now):
                 self.sender.recorder.note_move(send, "sent")
             elif (message.to, message.message) in under_way:  # a person has retried this one
-                doubts.ask_again_at(message.id, self.name, now + outcomes.PUT_OFF)
+                doubts.ask_again_at(message.id, self.name, now + outcomes.EQUAL_TEXT_DELAY)
             elif copies := doubts.unclear_at(self.name, message.id):
                 send.kind, send.since, send.copy = Kind.AGAIN, copies[0].begun_at, copies[0].copy
                 if self.carrier.can_be_asked:
@@ -74,7 +76,7 @@ class Questions:
     def take(self, messages: list[Message], now: datetime) -> list[Message]:
         """Claim the questions about messages; return those that no other scheduler has claimed."""
         with db.atomic():
-            if not self.sender.pulse.lives_on():
+            if not self.sender.pulse.beat_in_transaction():
                 return []
             owner = self.sender.pulse.sender
             return [each for each in messages if doubts.take(each.id, self.name, owner, now)]
@@ -84,21 +86,23 @@ class Questions:
     ) -> tuple[list[Send], list[tuple[Send, Outcome]]]:
         """Return those texts in doubt that are given again or looked up, and those that end.
 
-        Those that may not go now wait, and are looked up where the carrier can be asked; of those
+        Those that may not go now wait, and are looked up where the carrier can be asked: what it
+        does not have stays in doubt, or is free shortly before the carrier forgets its id. Of those
         that end without, nobody can tell whether they were taken.
         """
         again, looked_up, moves = [], [], []
         these = Message.select().where(Message.id.in_([each.message.id for each in questions]))
         locked = {each.id: each for each in db.lock_rows(these.order_by(Message.id))}
         rules = rules_of({each.key_id for each in locked.values()})
-        opted_out = do_not_call.listed({each.to for each in locked.values()})
+        numbers = {each.to for each in locked.values()}
+        opted_out, homes = do_not_call.listed(numbers), residences(numbers)
         paused = {key.id for key in ApiKey.paused()}
         for send in questions:
             send.message = message = locked.get(send.message.id, send.message)
-            later = Outcome(Status.SCHEDULED, send_at=now + outcomes.PUT_OFF)
+            later = Outcome(Status.SCHEDULED, send_at=now + outcomes.EQUAL_TEXT_DELAY)
             if message.status in WAITING and message.id in locked:
-                about = rules[message.key_id], opted_out.get(message.to), now
-                outcome = self.sender.judge_one(send, *about, has_equal=False)
+                about = rules[message.key_id], homes.get(message.to), opted_out.get(message.to)
+                outcome = self.sender.judge_one(send, *about, now, has_equal=False)
                 is_known = now - send.since < self.id_lasts
                 if outcome is None and is_known and message.key_id not in paused:
                     again.append(send)
@@ -107,7 +111,9 @@ class Questions:
                 if outcome and outcome.send_at:
                     later = later._replace(send_at=min(later.send_at, outcome.send_at))
                 if self.carrier.can_look_up:
-                    send.kind, send.otherwise = Kind.LOOK_UP, outcome if ends else later
+                    is_last = now - send.since > self.id_lasts - LAST_LOOK
+                    send.kind = Kind.LOOK_UP
+                    send.otherwise = outcome if ends else None if is_last else later
                     looked_up.append(send)
                     continue
                 if ends and message.settle(outcome, now):

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from texting.carriers import CarrierError, OptOut
 from texting.carriers.lanes import Lane, Routes
-from texting.database import all_but_broken, db, passed_over
+from texting.database import db, skip_broken, skip_on_error
 from texting.messages import doubts, receipts
 from texting.messages.attempts import Attempt, Result, was_refused
 from texting.messages.model import Message, Status
@@ -51,7 +51,7 @@ class Recorder:
         for each in self.unrecorded:
             if each.error or each.send.asking:
                 self.record_unless_broken(self.record_other, [each], now)
-        if self.terms.askable and not self.terms.keeps_ids:
+        if self.terms.settles_doubts and not self.terms.keeps_ids:
             self.retry(self.release_equal, self.unrecorded, now)
         self.retry(self.watch.note_answers, self.unrecorded)
         self.unrecorded = []
@@ -61,7 +61,7 @@ class Recorder:
         """Let texts go that waited for these, if the carrier has said what became of these."""
         settled = (each.send.message for each in answers if each.settles)
         texts = {(each.to, each.message) for each in settled if each.to}
-        doubts.release_equal(texts, now, outcomes.PUT_OFF)
+        doubts.release_equal(texts, now, outcomes.EQUAL_TEXT_DELAY)
 
     def record_unless_broken(
         self, action: Callable[[list[Answer], datetime], None], answers: list[Answer], now: datetime
@@ -75,7 +75,7 @@ class Recorder:
             self.leave(answer, now)
 
         what = "the answer to message {0.send.message.id} is not recorded".format
-        all_but_broken(record, answers, log, what, leave)
+        skip_broken(record, answers, log, what, leave)
 
     def leave(self, answer: Answer, now: datetime) -> None:
         """Let a message wait if its answer cannot be recorded: the carrier may have taken it.
@@ -87,7 +87,7 @@ class Recorder:
         if isinstance(answer.error, NotSent):
             self.retry(self.set_aside, send.message, now)
         else:
-            knows_no_more = not (answer.error or self.terms.askable)
+            knows_no_more = not (answer.error or self.terms.settles_doubts)
             unrecorded = CarrierError(UNRECORDED, in_doubt=True, permanent=knows_no_more)
             self.retry(self.record_not_accepted, send, unrecorded, now)
         self.given_up.discard(send)
@@ -108,7 +108,7 @@ class Recorder:
 
     def interpreted(self, answer: Answer, now: datetime) -> Answer:
         """Return an answer with the error that counts, or unchanged if that cannot be told."""
-        with passed_over(log, f"the answer to message {answer.send.message.id} stays as it is"):
+        with skip_on_error(log, f"the answer to message {answer.send.message.id} stays as it is"):
             return self.retry(self.interpret, answer, now)
         return answer
 
@@ -194,7 +194,7 @@ class Recorder:
         """
         words, even_unclear = str(error), not self.terms.keeps_ids
         if error.in_doubt:
-            at = outcome.send_at or now if self.terms.askable else None
+            at = outcome.send_at or now if self.terms.settles_doubts else None
             # What is unclear by a death keeps these words: it has not been counted
             Attempt.end(send.message, now, Result.UNCLEAR, False, words=words, ask_at=at)
             doubts.recount([send.message.id])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from texting.carriers import Carrier, CarrierError, IncomingText, OptOut, Report, TooFast
-from texting.database import all_but_broken, passed_over
+from texting.database import skip_broken, skip_on_error
 from texting.replies import inbound
 from texting.replies.inbound import ReplyRules
 from texting.sending.carrier_state import CarrierState
@@ -71,7 +71,7 @@ class ReportRecorder:
         self.register_at = clock.monotonic() + REGISTERED_AGAIN_AFTER if error else math.inf
         if error:  # the message of a bug may hold a secret
             problem = error if isinstance(error, CarrierError) else type(error).__name__
-            log.warning("carrier %s is not told where to call back: %s", self.watch.name, problem)
+            self.watch.warn_hourly("is not told where to call back", problem)
 
     def read_list(self) -> None:
         """Begin to read the list of incoming texts, every few minutes: callbacks may get lost.
@@ -133,7 +133,7 @@ class ReportRecorder:
             reading.parts += 1
         self.asked = None
         if problem:
-            log.warning("carrier %s cannot list incoming texts: %s", self.watch.name, problem)
+            self.watch.warn_hourly("cannot list incoming texts", problem)
             self.read_at = self.watch.clock.monotonic() + LISTED_AGAIN_AFTER
             self.reading = None
 
@@ -142,7 +142,7 @@ class ReportRecorder:
         replies, until = self.reading.replies, self.reading.until
         for reply in replies[:RECORDED_AT_ONCE]:
             if not (until and reply.at and reply.at > until):
-                with passed_over(log, self.not_recorded(reply)):
+                with skip_on_error(log, self.not_recorded(reply)):
                     inbound.record([reply], self.watch.clock.now(), self.rules)
         del replies[:RECORDED_AT_ONCE]
 
@@ -165,7 +165,7 @@ class ReportRecorder:
         def record(events):
             inbound.record(events, now, self.rules)
 
-        all_but_broken(record, some[: at_once or 1], log, self.not_recorded)
+        skip_broken(record, some[: at_once or 1], log, self.not_recorded)
         del self.unrecorded[: at_once or 1]
         return bool(some)
 

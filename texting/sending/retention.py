@@ -12,17 +12,19 @@ from typing import Self
 from peewee import SQL, IntegerField
 
 from texting.access.audit import Action, Audit
-from texting.database import PAGE, PAST, InstantField, Table, all_but_broken, db, isoformat
+from texting.database import PAGE, PAST, InstantField, Table, db, isoformat, skip_broken
+from texting.messages.attempts import Attempt
 from texting.messages.model import FINISHED, HAS_ENDED, Message, has_status
 from texting.replies.model import Reply
 from texting.replies.opt_outs import OptOutMessage
+from texting.sending.allowed import without_place
 from texting.settings import Settings
 
 EVERY = timedelta(minutes=1)  # between looks once everything old is gone
 
 log = logging.getLogger("scheduler")
 
-REDACTED = dict.fromkeys(("to", "message", "response", "request_digest", "idempotency_key"))
+REDACTED = dict.fromkeys(("to", "message", "note", "response", "request_digest", "idempotency_key"))
 """What redaction empties. Even a digest could be reversed by trying all numbers.
 
 But for `idempotency_digest`: nobody can make it who has not the key's secret.
@@ -81,7 +83,7 @@ def purge_some(since: datetime | None, before: datetime) -> tuple[int, datetime 
     def purge(ids):
         return Message.delete().where(old, Message.id.in_(ids)).execute()
 
-    purged = sum(all_but_broken(purge, ids, log, "message {} is not purged".format))
+    purged = sum(skip_broken(purge, ids, log, "message {} is not purged".format))
     return purged, before if len(ids) < PAGE else since
 
 
@@ -103,7 +105,7 @@ def redact_oldest(since: datetime | None, before: datetime) -> tuple[int, dateti
         found.extend(some.where(since).order_by(Message.finished_at).limit(PAGE).tuples())
     oldest = sorted(found)[:PAGE]
     ids = [id for _, id in oldest]
-    redacted = sum(all_but_broken(redact, ids, log, "message {} is not redacted".format))
+    redacted = sum(skip_broken(redact, ids, log, "message {} is not redacted".format))
     return redacted, oldest[-1][0] if len(oldest) == PAGE else before
 
 
@@ -141,5 +143,6 @@ def _redact(which, now, details):
     with db.transaction():
         redacted = Message.update(REDACTED).where(which, Message.id.in_(ids)).execute()
         if redacted:
+            Attempt.forget(ids, without_place)
             Audit.note(Action.REDACTED, now, count=redacted, details=details)
     return redacted

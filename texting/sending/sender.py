@@ -16,16 +16,19 @@ from itertools import chain
 
 from texting.access import do_not_call
 from texting.access.keys import names_of, rules_of
+from texting.access.places import residences
 from texting.access.rules import KeyRules
 from texting.carriers import Carrier
 from texting.carriers.lanes import TESTERS, Lane, Routes
-from texting.database import all_but_broken, db, is_outage
+from texting.database import db, is_outage, skip_broken
 from texting.messages import doubts, receipts
 from texting.messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
 from texting.messages.model import Message, Status
 from texting.messages.waiting import set_aside
+from texting.recipients import Residence
 from texting.replies.inbound import ReplyRules
 from texting.sending import outcomes
+from texting.sending.allowed import why_allowed
 from texting.sending.carrier_state import CarrierState, Permission
 from texting.sending.claims import Turns, claim_these
 from texting.sending.heartbeats import Pulse
@@ -189,14 +192,14 @@ class Sender:
         with db.atomic():
             found = (self.turns.find(room, each, bool(self.watch.probe)) for each in choices)
             ids = next(filter(None, found), [])
-        parts = all_but_broken(claim, ids, log, "message {} is set aside".format, put_off)
+        parts = skip_broken(claim, ids, log, "message {} is set aside".format, put_off)
         return sum(count for count, _ in parts), [*chain(*(going for _, going in parts))]
 
     def claim_by(self, claim: Callable[[], list[Message]]) -> tuple[int, list[Send]]:
         """Claim messages by a function, and judge them in the same transaction."""
         now, before = self.clock.now(), self.pulse.moment()
         with db.atomic():
-            if not self.pulse.lives_on():
+            if not self.pulse.beat_in_transaction():
                 return 0, []
             messages = claim()
             sends = [self.send_of(each) for each in messages]
@@ -205,7 +208,8 @@ class Sender:
             waiting = ready[len(going) :]
             Message.put_back([send.message for send in waiting])
             given = [send.message for send in going]
-            copies = Attempt.begin(given, self.name, self.pulse.sender, now)
+            allowed = {send.message.id: send.allowed for send in going}
+            copies = Attempt.begin(given, self.name, self.pulse.sender, now, allowed)
             self.turns.put_back([send.message for send in waiting])
         self.pulse.note_beat(before)
         for send in going:
@@ -271,11 +275,12 @@ class Sender:
     ) -> tuple[list[Send], list[tuple[Send, Outcome]]]:
         """Return the messages that may be sent, and the others with their outcomes.
 
-        The rules of their keys are a second old at most.
+        The rules of their keys are a second old at most; where their recipients live is read now.
         """
         ready, moves = [], []
         self.rules |= rules_of({send.message.key_id for send in sends} - self.rules.keys())
-        opted_out = do_not_call.listed({send.message.to for send in sends})
+        numbers = {send.message.to for send in sends}
+        opted_out, homes = do_not_call.listed(numbers), residences(numbers)
         equals = self.open_texts(sends)
         for send in sends:
             message = send.message
@@ -283,7 +288,7 @@ class Sender:
             if message.in_doubt and message.id in receipts.look_again(message.to, now):
                 moves.append((send, Outcome(Status.SENT)))
                 continue
-            about = opted_out.get(message.to), now, text in equals
+            about = homes.get(message.to), opted_out.get(message.to), now, text in equals
             outcome = self.judge_one(send, self.rules[message.key_id], *about)
             if outcome is None:
                 ready.append(send)
@@ -301,15 +306,23 @@ class Sender:
         return doubts.texts_at(self.listed_with, messages, IS_UNDER_WAY, IS_ASKED_ABOUT)
 
     def judge_one(
-        self, send: Send, own: KeyRules, opted_out: bool | None, now: datetime, has_equal: bool
+        self,
+        send: Send,
+        own: KeyRules,
+        home: Residence | None,
+        opted_out: bool | None,
+        now: datetime,
+        has_equal: bool,
     ) -> Outcome | None:
         """Judge a message; set aside one that cannot be judged, so that it delays no other."""
         message = send.message
         try:
-            send.terms = self.terms_of(own)
-            return outcomes.judge(
-                message, send.terms, opted_out, now, has_equal, send.kind is Kind.AGAIN
-            )
+            send.terms = self.terms_of(own, home)
+            is_again = send.kind is Kind.AGAIN
+            outcome = outcomes.judge(message, send.terms, opted_out, now, has_equal, is_again)
+            if outcome is None and not is_again:
+                send.allowed = why_allowed(message, send.terms, now)
+            return outcome
         except Exception as error:
             kind = type(error).__name__  # its message may hold the number
             about = send.log_fields

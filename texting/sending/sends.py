@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from texting.carriers import Carrier, CarrierError
+from texting.carriers import Carrier, CarrierError, Outgoing, key_of
 from texting.messages.model import Message
 from texting.sending import outcomes
 from texting.sending.heartbeats import Pulse
@@ -55,11 +55,17 @@ class Send:
     # If one in doubt may not go again: what becomes of it if the carrier does not have it
     otherwise: Outcome | None = None
     copy: int = 0  # how many copies were taken before, see `carriers.key_of`
+    allowed: dict | None = None  # why it may go
 
     @property
     def asking(self) -> bool:
         """Whether the carrier is asked about the text, which nobody has claimed."""
         return self.kind is not Kind.GIVE
+
+    @property
+    def key(self) -> str:
+        """Return the id by which a carrier that keeps ids knows the text."""
+        return key_of(str(self.message.id), self.copy)
 
     @property
     def gives(self) -> bool:
@@ -160,13 +166,9 @@ class Sends:
             if outcome := outcomes.judge_again(message, send.terms, now):
                 raise NotSent(outcome)
             lasts = outcomes.deliver_by(message, send.terms, now) - now
-            return self.carrier.send(
-                message.to,
-                message.message,
-                message_id=str(message.id),
-                valid_for=max(SHORTEST_VALIDITY, round(lasts.total_seconds())),
-                **({"copy": send.copy} if self.carrier.keeps_ids else {}),
-            )
+            lasts = max(SHORTEST_VALIDITY, round(lasts.total_seconds()))
+            id = str(message.id)
+            return self.carrier.send(Outgoing(message.to, message.message, id, send.key, lasts))
 
     def find(self, send: Send) -> list[str]:
         """Return the references of the texts like this one that the carrier lists since then."""
@@ -174,7 +176,7 @@ class Sends:
 
     def look_up(self, send: Send) -> list[str]:
         """Return the reference of a text that may not be given again, if the carrier has it."""
-        reference = self.carrier.look_up(str(send.message.id), send.copy)
+        reference = self.carrier.look_up(send.key)
         return [reference] if reference else []
 
     def finished(self, ended: Collection[Future]) -> list[Answer]:

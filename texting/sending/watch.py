@@ -70,7 +70,9 @@ class CarrierWatch:
         """Claim the probe, while nobody can declare this scheduler dead."""
         pulse = self.sends.pulse
         with db.atomic():
-            return pulse.lives_on() and CarrierState.claim_probe(self.name, pulse.sender, now)
+            if not pulse.beat_in_transaction():
+                return False
+            return CarrierState.claim_probe(self.name, pulse.sender, now)
 
     @property
     def is_pause_over(self) -> bool:
@@ -178,6 +180,11 @@ class CarrierWatch:
             accepted_at = None if error or send.asking else self.clock.now()
             is_question = not send.gives
             self.end_pause(send.probe, only_outage=is_question, accepted_at=accepted_at)
+
+    def warn_hourly(self, what: str, problem: object) -> None:
+        """Log a warning about the carrier, the same one once an hour over all schedulers."""
+        if CarrierState.may_log(self.name, f"{what}: {problem}", self.clock.now()):
+            log.warning("carrier %s %s: %s", self.name, what, problem)
 
     def note_too_fast(self) -> None:
         """Begin a pause: the carrier said "too fast" to a part of a text, which itself waits."""

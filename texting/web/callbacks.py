@@ -1,11 +1,10 @@
 """Carriers' callbacks: receipts and recipients' replies over HTTP."""
 
 import re
-from contextlib import suppress
 
 from flask import Flask, Response, abort, current_app, request
 
-from texting.carriers import Callback, NotGenuine
+from texting.carriers import Callback, CannotVerify, NotGenuine
 from texting.database import clock
 from texting.replies import inbound
 from texting.replies.inbound import ReplyRules
@@ -38,13 +37,17 @@ def answer() -> Response | None:
     url = f"{settings.public_url}{address[0]}{query and '?'}{query}"
     headers = {header.lower(): value for header, value in request.headers}
     callback = Callback(kind, request.method, url, headers, body)
-    heard, carriers = {}, current_app.extensions["carriers"]
+    heard, carriers, refusal = {}, current_app.extensions["carriers"], 403
     for each, carrier in carriers.items():
         if request.method in carrier.callback_methods:
-            with suppress(NotGenuine):
+            try:
                 heard[each] = carrier.callback(callback)
+            except NotGenuine:
+                continue
+            except CannotVerify:
+                refusal = 503
     if not heard:
-        abort(403, REFUSAL)
+        abort(refusal, REFUSAL)
 
     def fits(each):
         is_named = carriers[each].is_named_in(callback)

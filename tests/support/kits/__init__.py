@@ -16,6 +16,7 @@ from hypothesis.strategies import SearchStrategy
 from carrier_servers import Answer, CarrierServer, served
 from texting import carriers
 from texting.carriers import Callback, Carrier, IncomingText, OptOut
+from texting.carriers.http import STATUSES
 
 PUBLIC_URL = "https://sms.example.com/staging"
 NUMBER = "+12125550123"
@@ -32,6 +33,7 @@ class Callbacks:
     url: str  # a CARRIER_URL that verifies them, with `from_`
     from_: str  # FROM, as a callback names it
     another_secret: object = "another"  # one of the right form, with which it does not sign
+    covers_body = True  # whether the signature does; a password does not
     unverified: Collection[str] = ()  # CARRIER_URLs that cannot verify what this carrier signs
     # What `sign` may be given: all fields that the carrier could sign
     fields: SearchStrategy[dict]
@@ -51,7 +53,10 @@ class Callbacks:
         raise NotImplementedError
 
     def change(self, callback: Callback, fields: dict) -> Callback:
-        """Return a genuine callback with other fields, under the signature that it has."""
+        """Return a genuine callback with other fields, under the signature that it has.
+
+        Not needed if the signature does not cover the body.
+        """
         raise NotImplementedError
 
     def report(
@@ -89,12 +94,20 @@ class Kit:
     # Plays the carrier; its `url` is a CARRIER_URL of it, with the secret `s3cret` if it has one
     server: Callable[[], CarrierServer] | None = None
     # The answer with one of the class's codes, or with an HTTP status
-    answer: Callable[[int], object] = Answer
+    answer: Callable[[int | str], object] = Answer
     # Whether only the carrier's own JSON is an answer: if it is not, the HTTP status counts
     needs_json: bool = False
-    for_now: Collection[int] = ()  # codes that are in no group
-    in_doubt: Collection[int] = ()  # codes that leave a text in doubt
+    for_now: Collection[int | str] = ()  # codes that are in no group
+    in_doubt: Collection[int | str] = ()  # codes that leave a text in doubt
     callbacks: Callbacks | None = None
+
+
+def codes_of(name: str, group: str) -> set[int | str]:
+    """Return a carrier's codes of one meaning, and its statuses of HTTP; names are words."""
+    codes = {
+        int(each) if str(each).isdigit() else each for each in getattr(CLASSES[name].codes, group)
+    }
+    return codes | {*(getattr(STATUSES, group) if KITS[name].needs_json else ())}
 
 
 def found() -> dict[str, Kit]:

