@@ -116,6 +116,14 @@ def test_an_interim_answer_is_not_the_last_word(our_server):
     assert our_server.connections == 1
 
 
+def test_an_answer_that_is_too_long_to_be_read_spoils_no_later_one(our_server):
+    """The rest is still in the connection's buffer."""
+    our_server.answer = Answer(500, b"x" * (HttpCarrier.longest_answer + 10))
+    carrier = connect(our_server.url)
+    for _ in range(2):
+        assert "HTTP 500" in str(refused(carrier))
+
+
 def tells(error):
     """Return what an error tells of the carrier itself."""
     assert error.silent or not error.unreached
