@@ -53,7 +53,6 @@ OWNERS = {  # of packages
     "holidays": {"recipients"},
     "regex": {"carriers", "replies"},
     "apprise": {"carriers", "monitoring"},
-    "urllib3": {"carriers"},
     "cryptography": {"carriers"},
 }
 PACKAGES = set().union(*LEVELS)

@@ -116,6 +116,14 @@ def test_an_interim_answer_is_not_the_last_word(our_server):
     assert our_server.connections == 1
 
 
+def test_an_answer_that_is_too_long_to_be_read_spoils_no_later_one(our_server):
+    """The rest is still in the connection's buffer."""
+    our_server.answer = Answer(500, b"x" * (HttpCarrier.longest_answer + 10))
+    carrier = connect(our_server.url)
+    for _ in range(2):
+        assert "HTTP 500" in str(refused(carrier))
+
+
 def tells(error):
     """Return what an error tells of the carrier itself."""
     assert error.silent or not error.unreached
@@ -566,11 +574,14 @@ def test_nothing_of_a_text_gets_into_logs_or_output(caplog, capfd, http_server, 
         assert MESSAGE_ID not in output
 
 
-@pytest.mark.parametrize("name", KITS)
-def test_no_library_is_loaded_before_it_is_needed(name):
+@pytest.mark.parametrize(
+    ("name", "sending"), [*((name, False) for name in KITS), *((name, True) for name in OURS)]
+)
+def test_no_library_is_loaded_before_it_is_needed(name, sending):
+    """Our own carriers over HTTP need none at all."""
     code = (
         "import sys; from texting import carriers; "
-        f"carriers.connect({KITS[name].url!r}, sending=False); "
+        f"carriers.connect({KITS[name].url!r}, sending={sending}); "
         "print({'apprise', 'requests', 'urllib3'} & sys.modules.keys())"
     )
     ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -27,7 +27,7 @@ from texting.access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
 from texting.carriers import LateAnswer, OptOut, Receipt
 from texting.database import clock
 from texting.messages import model, receipts, waiting
-from texting.messages.attempts import Attempt
+from texting.messages.attempts import Attempt, Result
 from texting.messages.early_receipts import EarlyReceipt
 from texting.messages.model import TAKEN, Message, Status
 from texting.replies import inbound, opt_outs
@@ -538,3 +538,13 @@ def test_a_number_that_was_texted_joins_the_list_whatever_libphonenumber_holds()
         [OptOut("+6172091009", True, "reply", certain=False)], TUESDAY_NOON, "asked", FAKE
     )
     assert OptedOut.lists("+6172091009")
+
+
+def test_a_retried_text_is_accepted_though_its_copy_is_called_as_the_one_before(database_url):
+    """As by a webhook that answers a constant."""
+    message = store(status=Status.SENDING, claim_number=2, claims_before_retry=1)
+    earlier = {"result": Result.TAKEN, "reference": "ok", "carrier": FAKE}
+    Attempt.create(message=message, claim_number=1, begun_at=TUESDAY_NOON, **earlier)
+    said = {message.id: "ok"}
+    assert receipts.record_accepted(said, TUESDAY_NOON, FAKE, {message.id: 2}) == 1
+    assert again(message).status == Status.SENT

@@ -294,11 +294,12 @@ def test_what_is_new_is_seen_within_a_second_while_texts_are_under_way(
 
 def test_what_rarely_changes_is_asked_once_a_second_while_texts_are_under_way(settings, carrier):
     """One text stays under way, and one after the other is answered beside it."""
-    turned, futures, asked = TurnedClock(), [], []
+    turned, futures, sent, asked = TurnedClock(), [], [], []
     carrier.keeps_ids = DAY
 
     def submit(_, send):
         futures.append(Future())
+        sent.append(send.message.id)
         return futures[-1]
 
     settings = settings._replace(send_concurrency=2, **ALWAYS_OPEN)
@@ -323,8 +324,10 @@ def test_what_rarely_changes_is_asked_once_a_second_while_texts_are_under_way(se
     assert [sql for sql in asked for each in rare if each in sql] == []
     ApiKey.update(check_dnc="always").execute()
     DoNotCall.add(numbers, TUESDAY_NOON, "operator")
+    in_doubt = {"in_doubt": 1, "in_doubt_with": carrier.name, "in_doubt_since": TUESDAY_NOON}
+    doubtful = store(**in_doubt)
     answer_one(1)
-    assert len(futures) == 5, "the new rule holds"
+    assert sent[5:] == [doubtful.id], "the new rule holds, and the doubt is asked about"
 
 
 @pytest.mark.slow

@@ -14,7 +14,8 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from email.utils import parsedate_to_datetime
+from functools import cached_property
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
@@ -28,7 +29,6 @@ from texting.carriers import (
     Receipt,
     Report,
     Shown,
-    mute,
     opt_outs,
 )
 from texting.carriers.tls import reason_of, trusted
@@ -38,6 +38,7 @@ LONGEST_REFERENCE = 255  # characters
 RECENTLY = 600  # seconds
 SKEW = 300  # seconds by which a carrier's clock may be ahead
 MOST_FIELDS = 200  # in a callback; the carriers' have some twenty
+AGENT = "text-message-sending-service"  # some firewalls refuse requests without one
 IN_TARGETS = "%/?:@!$&'()*+,;=~[]"  # characters that are not percent-encoded
 STATUSES = Codes(account={401, 402, 403, 404}, too_fast={429})
 
@@ -88,17 +89,14 @@ class HttpCarrier(Carrier):
     failed: tuple[str, ...] = ()
 
     def __init__(self, base: SplitResult, headers: dict, concurrency: int, timeout: float):
-        mute("urllib3")
         self._base, self._concurrency, self._timeout = base, concurrency, timeout
-        self.headers = {"Accept": "application/json"} | headers
+        self.headers = {"Accept": "application/json", "User-Agent": AGENT} | headers
         self._idle = []  # connections, the most recently used at the end
         self._session = threading.local()
         weakref.finalize(self, _close_all, self._idle)
         self._served_until = 0.0  # by time.monotonic()
 
     def load(self) -> None:
-        # Not at the top: the web sends no requests, and should not pay for these
-        importlib.import_module("urllib3.connection")
         importlib.import_module("encodings.idna")  # the socket module imports it for a host name
 
     @contextmanager
@@ -119,8 +117,6 @@ class HttpCarrier(Carrier):
         Raise CarrierError if no answer comes in time: in doubt if it was a POST and the server was
         reached.
         """
-        import urllib3  # not at the top: the web sends no requests, and should not pay for this
-
         own = getattr(self._session, "connection", None)
         connection = own or self._connect()
         began = time.monotonic()
@@ -128,15 +124,13 @@ class HttpCarrier(Carrier):
         response = None
         try:
             with suppress(BrokenPipeError, ConnectionResetError):  # it may have answered before
-                connection.request(
-                    method, target, body, headers or self.headers, preload_content=False
-                )
+                connection.request(method, target, body and body.encode(), headers or self.headers)
             response = connection.getresponse()
             content = response.read(self.longest_answer)
-        except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError):
+        except (http.client.HTTPException, OSError):
             content = b""
         finally:
-            if response is None or not response.closed:  # the rest must not be read
+            if response is None or not response.isclosed():  # the rest must not be read
                 connection.close()
             if connection is not own:
                 self._keep(connection)
@@ -146,7 +140,7 @@ class HttpCarrier(Carrier):
         if date := response.headers.get("Date"):  # read later, as each answer has one
             at = time.monotonic()
             self.dated = Dated(date, at - began, time.time(), at)
-        pause = _retry_after(response, self.longest_pause)
+        pause = _retry_after(response.headers.get("Retry-After", ""), self.longest_pause)
         return Response(method, response.status, content, pause)
 
     def post(self, path: str, form: dict[str, object]) -> Response:
@@ -244,66 +238,34 @@ class HttpCarrier(Carrier):
     def _connect(self):
         """Return an open connection: the most recently used of the idle ones, or a new one."""
         with suppress(IndexError):
-            while not _is_open(connection := self._idle.pop()):
+            while not (connection := self._idle.pop()).is_open():
                 connection.close()
             return connection
-        connection = self._new_connection()
+        host, port = self._base.hostname, self._base.port
+        connection = _Connection(host, port, self.title, self._context, self._timeout)
         connection.connect()
-        connection.timeout = self._timeout
         return connection
 
     def _keep(self, connection):
         """Keep a connection for the next request, if it is open."""
-        if connection.is_closed or len(self._idle) >= self._concurrency:
+        if connection.sock is None or len(self._idle) >= self._concurrency:
             connection.close()
         else:
             self._idle.append(connection)
 
     @cached_property
-    def _new_connection(self):
-        """The function that makes a connection.
-
-        It distinguishes "not reached" from "no answer". urllib3's errors do not: a failed handshake
-        raises the same as a lost answer, after which the text is in doubt.
-        """
-        from urllib3.connection import HTTPConnection, HTTPSConnection
-
-        is_https, title = self._base.scheme == "https", self.title
-
-        class Connection(HTTPSConnection if is_https else HTTPConnection):
-            response_class = _WholeResponse
-
-            def connect(self):
-                try:
-                    super().connect()
-                except Exception as error:  # of any kind: no request was sent
-                    self.close()
-                    reason = f"{title} cannot be reached: {reason_of(error)}"
-                    raise CarrierError(reason, unreached=True) from None
-
-        tls = {"ssl_context": trusted()} if is_https else {}
-        connect = min(CONNECT_TIMEOUT, self._timeout)
-        host, port = self._base.hostname, self._base.port
-        return partial(Connection, host, port, timeout=connect, **tls)
+    def _context(self):
+        """The TLS context of all connections, or None."""
+        if self._base.scheme != "https":
+            return None
+        context = trusted()
+        context.set_alpn_protocols(["http/1.1"])
+        return context
 
 
 def _close_all(connections):
     while connections:
         connections.pop().close()
-
-
-def _is_open(connection):
-    """Return whether a connection can be used; unexpected data may be TLS session tickets."""
-    if connection.is_connected:
-        return True
-    try:
-        connection.sock.settimeout(0)
-        connection.sock.recv(1)
-    except (BlockingIOError, ssl.SSLWantReadError):
-        return True
-    except OSError:
-        return False
-    return False  # the server has closed it, or says why it will
 
 
 class _WholeResponse(http.client.HTTPResponse):
@@ -323,6 +285,49 @@ class _WholeResponse(http.client.HTTPResponse):
         while 101 < self.status < 200:
             self.headers = None
             super().begin()
+
+
+class _Connection(http.client.HTTPConnection):
+    """A connection that distinguishes "not reached" from "no answer".
+
+    Python's own raises the same errors for both; after a lost answer, the text is in doubt.
+    """
+
+    response_class = _WholeResponse
+
+    def __init__(self, host, port, title, context, timeout):
+        self.default_port = http.client.HTTPS_PORT if context else http.client.HTTP_PORT
+        super().__init__(host, port or self.default_port, timeout=min(CONNECT_TIMEOUT, timeout))
+        self._title, self._context, self._answer_timeout = title, context, timeout
+
+    def connect(self):
+        try:
+            super().connect()
+            if self._context:
+                name = self.host.rstrip(".")  # as certificates have it
+                self.sock = self._context.wrap_socket(self.sock, server_hostname=name)
+        except Exception as error:  # of any kind: no request was sent
+            self.close()
+            reason = f"{self._title} cannot be reached: {reason_of(error)}"
+            raise CarrierError(reason, unreached=True) from None
+
+    def request(self, *arguments):
+        """Send a request; its time-out is set anew, since reading an answer shortens it."""
+        if self.sock is None:
+            self.connect()
+        self.sock.settimeout(self._answer_timeout)
+        super().request(*arguments)
+
+    def is_open(self):
+        """Return whether it can be used: TLS' own messages, like session tickets, are no answer."""
+        try:
+            self.sock.settimeout(0)
+            self.sock.recv(1)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return True
+        except OSError:
+            return False
+        return False  # the server has closed it, or says why it will
 
 
 class _Deadline(io.RawIOBase):
@@ -399,11 +404,14 @@ def balance(amount: object, currency: object) -> str | None:
     return words if re.fullmatch(r"-?\d[\d.]{0,19} [A-Z]{3}", words, re.ASCII) else None
 
 
-def _retry_after(response, longest):
-    """Return the seconds that an answer's Retry-After header asks for, or None."""
-    import urllib3
-
+def _retry_after(text, longest):
+    """Return the seconds that a Retry-After header asks for (RFC 9110), or None."""
     try:
-        return urllib3.Retry(retry_after_max=longest).get_retry_after(response)
-    except (urllib3.exceptions.InvalidHeader, ValueError, OverflowError):
+        if re.fullmatch("[0-9]+", text.strip()):
+            seconds = int(text)
+        else:
+            at = parsedate_to_datetime(text)  # without a zone, it is in UTC
+            seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - time.time()
+    except (ValueError, OverflowError):
         return None
+    return min(max(seconds, 0), longest)
