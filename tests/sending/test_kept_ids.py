@@ -93,6 +93,17 @@ def test_it_is_given_again_with_its_id_until_an_answer_comes_and_uses_no_retry(g
     assert list(keeping.kept) == [str(message.id)]
 
 
+def test_what_goes_first_after_a_pause_without_an_answer_counts_its_try_with_the_yes(give, keeping):
+    """Its silence cost no retry."""
+    store()
+    CarrierState.prepare(FAKE)
+    CarrierState.begin_pause(FAKE, TUESDAY_NOON - MINUTE, trouble="no answer", is_down=True)
+    give(keeping, TOOK)
+    assert (Message.get().attempts, Message.get().in_doubt) == (0, 1)
+    give(keeping, None, 600)
+    assert (Message.get().attempts, Message.get().status) == (1, Status.SENT)
+
+
 def test_it_is_given_after_ten_seconds_then_more_rarely_and_each_minute_in_the_end(give, keeping):
     store()
     given = []

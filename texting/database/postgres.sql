@@ -42,7 +42,7 @@ ORDER BY attempt.claim_number
 
 -- accept: Note that a carrier accepted these locked messages, unless that is known.
 UPDATE message SET carrier = :carrier, status = 'sent', finished_at = :now, last_error = NULL,
-    last_error_at = NULL, attempts = attempts + each.tries, carrier_reference = each.reference
+    last_error_at = NULL, attempts = greatest(1, attempts + each.tries), carrier_reference = each.reference
 FROM json_to_recordset(CAST(:rows AS json)) AS each(id uuid, reference text, tries integer)
 WHERE message.id = each.id AND status NOT IN ('sent', 'delivered', 'undelivered')
 RETURNING "to", message.id, status, attempts, parts, last_error, finished_at, receipt_at,

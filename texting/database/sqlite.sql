@@ -34,7 +34,7 @@ ORDER BY attempt.claim_number
 
 -- accept: Note that a carrier accepted these locked messages, unless that is known.
 UPDATE message SET carrier = :carrier, status = 'sent', finished_at = :now, last_error = NULL,
-    last_error_at = NULL, attempts = attempts + each.tries, carrier_reference = each.reference
+    last_error_at = NULL, attempts = max(1, attempts + each.tries), carrier_reference = each.reference
 FROM (
     SELECT json_extract(value, '$.id') AS id, json_extract(value, '$.reference') AS reference,
         json_extract(value, '$.tries') AS tries
