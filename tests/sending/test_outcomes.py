@@ -17,7 +17,7 @@ from texting.sending.outcomes import MAY_HAVE_TAKEN_IT, Outcome, Terms, judge
 
 HOURS = daily(540, 1020)
 ASKABLE = Terms(True, False, 60, Rules(HOURS, QuietPlaces(), False, 3 * DAY))
-UNASKABLE = ASKABLE._replace(askable=False)
+UNASKABLE = ASKABLE._replace(settles_doubts=False)
 OPENING = SUNDAY_NIGHT.replace(day=2, hour=14, minute=0, second=0)
 TWICE = f"given to the carrier twice without an answer; {MAY_HAVE_TAKEN_IT}"
 OPENS = "business hours from 9:00 AM, Monday, Mar 2"
