@@ -1,5 +1,6 @@
 """What the commands share: one-line errors, argument types, tables and confirmation."""
 
+import csv
 import json
 import os
 import re
@@ -47,6 +48,45 @@ def one_line_errors() -> Iterator[None]:
         failure.exit_code = 2  # in `dnc check`, 1 means "not listed"
     failure.message = printable(failure.message)  # a carrier's words, or a file's
     raise failure from None
+
+
+class Import:
+    """A CSV that is imported line by line; what is read of it, and what is not.
+
+    `lost` says whether a line was not read, except a first one without a digit: a heading. Raise
+    Refused if the file is not UTF-8.
+    """
+
+    def __init__(self, file: TextIO):
+        try:
+            self.lines = file.readlines()
+        except UnicodeDecodeError:
+            raise Refused("the file is not UTF-8, so nothing was imported") from None
+        self.skipped, self.lost = [], False
+
+    def read(self, row_of: Callable[[list[str]], Any]) -> Iterator[Any]:
+        """Yield what `row_of` makes of the cells of each line, and show the progress.
+
+        Where it raises ValueError, the line is skipped.
+        """
+        with click.progressbar(self.lines, label="importing", file=sys.stderr) as bar:
+            for number, line in enumerate(bar, 1):
+                if not line.strip():
+                    continue
+                try:
+                    row = row_of(next(csv.reader([line])))
+                except (csv.Error, ValueError) as error:
+                    why = "is too long" if isinstance(error, csv.Error) else error
+                    self.skipped.append(f"line {number}: {why}")
+                    self.lost |= number > 1 or bool(re.search(r"\d", line))
+                else:
+                    yield row
+
+    def say_skipped(self) -> int:
+        """Print which lines were skipped, and why; return how many."""
+        for line in self.skipped:
+            say(line, err=True)
+        return len(self.skipped)
 
 
 class Command(click.Command):

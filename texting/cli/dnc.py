@@ -2,8 +2,6 @@
 
 import csv
 import heapq
-import re
-import sys
 from collections.abc import Callable
 from itertools import islice
 from operator import attrgetter
@@ -18,8 +16,7 @@ from texting.access import do_not_call
 from texting.access.audit import Action, Audit
 from texting.access.do_not_call import DoNotCall, DoNotCallHistory, OptedOut
 from texting.cli import base
-from texting.database import BATCH, Refused, clock
-from texting.recipients import InvalidNumber
+from texting.database import BATCH, clock
 from texting.replies.model import put_on_list
 
 dnc = base.Commands(
@@ -153,35 +150,16 @@ def import_numbers(
     reason; then the exit status is 1, unless it is only the first line, without a digit: a heading.
     You can import a file again: listed numbers stay listed.
     """
-    try:
-        lines = file.readlines()
-    except UnicodeDecodeError:
-        raise Refused("the file is not UTF-8, so nothing was imported") from None
-    now, seen, new, skipped, lost = clock.now(), set(), 0, [], False
-    with click.progressbar(lines, label="importing", file=sys.stderr) as bar:
-        for batch in chunked(enumerate(bar, 1), BATCH):
-            numbers = set()
-            for line_number, line in batch:
-                if line.strip():
-                    try:
-                        numbers.add(first_number(line, region))
-                    except InvalidNumber as error:
-                        skipped.append(f"line {line_number}: {error}")
-                        lost |= line_number > 1 or bool(re.search(r"\d", line))
-            numbers -= seen
-            new += put_on_list(which, numbers, now, "import", base.SHELL)
-            seen |= numbers
-    for line in skipped:
-        base.say(line, err=True)
-    base.say(f"{new} added, {len(seen) - new} already listed, {len(skipped)} skipped")
+    imported, now, seen, new = base.Import(file), clock.now(), set(), 0
+
+    def first_number(cells):
+        return recipients.national(cells[0], region)
+
+    for batch in chunked(imported.read(first_number), BATCH):
+        numbers = {*batch} - seen
+        new += put_on_list(which, numbers, now, "import", base.SHELL)
+        seen |= numbers
+    skipped = imported.say_skipped()
+    base.say(f"{new} added, {len(seen) - new} already listed, {skipped} skipped")
     say_what_stops(which)
-    ctx.exit(lost)
-
-
-def first_number(line: str, region: str | None) -> str:
-    """Return the number in the first column of a line, in E.164; raise InvalidNumber if none."""
-    try:
-        first = next(csv.reader([line]))[0]
-    except csv.Error:
-        raise InvalidNumber("is too long") from None
-    return recipients.national(first, region)
+    ctx.exit(imported.lost)

@@ -1,9 +1,8 @@
 """`flask places`: where the owners of numbers live, imported from a file."""
 
-import csv
 import re
-import sys
 from datetime import date
+from functools import partial
 from typing import TextIO
 
 import click
@@ -13,8 +12,8 @@ from texting import recipients
 from texting.access.places import KnownPlace
 from texting.cli import base
 from texting.cli.dnc import number_argument, numbers_argument
-from texting.database import BATCH, Refused, clock
-from texting.recipients import InvalidNumber, Residence
+from texting.database import BATCH, clock
+from texting.recipients import Residence
 
 places = base.Commands(
     "places", help="Keep where people live, if that is not where their numbers are from."
@@ -34,27 +33,12 @@ def import_places(ctx: click.Context, file: TextIO, region: str | None) -> None:
     The file is UTF-8. Lines that cannot be read are skipped, and printed with the reason; then the
     exit status is 1, unless it is only the first line, without a digit: a heading.
     """
-    try:
-        lines = file.readlines()
-    except UnicodeDecodeError:
-        raise Refused("the file is not UTF-8, so nothing was imported") from None
-    now, found, skipped, lost = clock.now(), {}, [], False
-    with click.progressbar(lines, label="importing", file=sys.stderr) as bar:
-        for line_number, line in enumerate(bar, 1):
-            if line.strip():
-                try:
-                    number, residence = read_line(line, region)
-                except ValueError as error:  # InvalidNumber, too
-                    skipped.append(f"line {line_number}: {error}")
-                    lost |= line_number > 1 or bool(re.search(r"\d", line))
-                else:
-                    found[number] = residence
+    imported, now = base.Import(file), clock.now()
+    found = dict(imported.read(partial(read_cells, region=region)))
     for batch in chunked(found.items(), BATCH):
         KnownPlace.put(dict(batch), now)
-    for line in skipped:
-        base.say(line, err=True)
-    base.say(f"{len(found)} imported, {len(skipped)} skipped")
-    ctx.exit(lost)
+    base.say(f"{len(found)} imported, {imported.say_skipped()} skipped")
+    ctx.exit(imported.lost)
 
 
 @places.command()
@@ -85,15 +69,12 @@ def named(place: str) -> str:
     return place if name == place else f"{place} ({name})"
 
 
-def read_line(line: str, region: str | None) -> tuple[str, Residence]:
+def read_cells(cells: list[str], region: str | None) -> tuple[str, Residence]:
     """Return the number in a line of a CSV, in E.164, and where its owner lives.
 
     Raise ValueError if it cannot be read.
     """
-    try:
-        first, *others = (cell.strip() for cell in next(csv.reader([line])))
-    except csv.Error:
-        raise InvalidNumber("is too long") from None
+    first, *others = (cell.strip() for cell in cells)
     number = recipients.national(first, region)
     place, until, *more = (*others, "", "")
     if any(more):
