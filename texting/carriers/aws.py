@@ -26,7 +26,15 @@ from texting.carriers import (
     opt_outs,
     urls,
 )
-from texting.carriers.http import HttpCarrier, Response, check_age, instant, reference
+from texting.carriers.http import (
+    HttpCarrier,
+    Response,
+    as_object,
+    check_age,
+    instant,
+    objects,
+    reference,
+)
 
 # Reasons of refusals, fields of the request that are not valid, and types of errors
 # (https://docs.aws.amazon.com/pinpoint/latest/apireference_smsvoicev2/API_SendTextMessage.html)
@@ -196,7 +204,7 @@ class Aws(HttpCarrier):
         kind, context = content["eventType"], content.get("context")
         if kind == "TEXT_SUCCESSFUL" and content.get("isFinal") is not True:
             kind = "TEXT_PENDING"
-        given = context.get("m") if isinstance(context, dict) else None
+        given = as_object(context).get("m")
         given = given if isinstance(given, str) else None
         kind = kind if reference(kind) else None
         return self._report(content.get("messageId"), kind, "", "", given=given)
@@ -215,10 +223,9 @@ class Aws(HttpCarrier):
         https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html.
         """
         try:
-            told = json.loads(request.body)
+            told = as_object(json.loads(request.body))
         except (ValueError, RecursionError):
             raise NotGenuine from None
-        told = told if isinstance(told, dict) else {}
         if told.get("TopicArn") not in self._topics or told.get("SignatureVersion") != "2":
             raise NotGenuine
         names = ENVELOPE.get(str(told.get("Type")), ())
@@ -365,9 +372,7 @@ def signature(
 
 def _said(content):
     """Return a refusal's reason, and the fields of the request that it calls invalid."""
-    fields = content.get("Fields")
-    fields = fields if isinstance(fields, list) else []
-    named = [str(each.get("Name")) for each in fields if isinstance(each, dict)]
+    named = [str(each.get("Name")) for each in objects(content.get("Fields"))]
     found = [each for each in FIELDS if any(each.lower() in name.lower() for name in named)]
     return [str(content.get("Reason")), *found]
 
@@ -375,7 +380,6 @@ def _said(content):
 def _content(told):
     """Return the JSON object in a message of SNS's, or an empty one."""
     try:
-        content = json.loads(told["Message"])
+        return as_object(json.loads(told["Message"]))
     except (ValueError, RecursionError):
         return {}
-    return content if isinstance(content, dict) else {}

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from texting.carriers import (
@@ -70,7 +70,7 @@ class Response(NamedTuple):
             value = json.loads(self.body.decode(json.detect_encoding(self.body), "replace"))
         except (ValueError, RecursionError):
             return {}
-        return value if isinstance(value, dict) else {}
+        return as_object(value)
 
 
 class HttpCarrier(Carrier):
@@ -356,6 +356,16 @@ class _Deadline(io.RawIOBase):
 def basic(user: str, password: str) -> dict[str, str]:
     """Return the header for HTTP Basic authentication."""
     return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
+
+
+def as_object(value: Any) -> dict:
+    """Return a JSON object, or an empty one in place of any other value."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects(value: Any) -> list[dict]:
+    """Return the objects of a JSON array."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def parsed(query: str) -> list[tuple[str, str]]:

@@ -23,7 +23,16 @@ from texting.carriers import (
     opt_outs,
     urls,
 )
-from texting.carriers.http import HttpCarrier, Response, balance, basic, instant, reference
+from texting.carriers.http import (
+    HttpCarrier,
+    Response,
+    as_object,
+    balance,
+    basic,
+    instant,
+    objects,
+    reference,
+)
 
 # https://www.infobip.com/docs/essentials/api-essentials/response-status-and-error-codes
 FOR_GOOD = {
@@ -163,7 +172,7 @@ class Infobip(HttpCarrier):
         content = self.get_json(f"/sms/3/logs?{urlencode(query)}")
         if not isinstance(content.get("results"), list):
             raise CarrierError("Infobip's logs cannot be read", silent=True)
-        return _dicts(content["results"])
+        return objects(content["results"])
 
     def check(self) -> None:
         """Ask for the latest text: not every key may see the balance."""
@@ -189,7 +198,7 @@ class Infobip(HttpCarrier):
         group, code = _status(told)
         if code in UNKNOWN:
             group = TAKEN[0]
-        error = str(_dict(told.get("error")).get("id"))
+        error = str(as_object(told.get("error")).get("id"))
         number = opt_outs.international(str(told.get("to")))  # as it was given
         at = instant(told.get("doneAt"))
         return self._report(id, group, error, number, given=message_of(id), at=at, ids=ids)
@@ -207,7 +216,7 @@ class Infobip(HttpCarrier):
         if not (self._login and hmac.compare_digest(given, self._login.encode())):
             raise NotGenuine
         try:
-            return _dicts(_dict(json.loads(request.body)).get("results"))
+            return objects(as_object(json.loads(request.body)).get("results"))
         except (ValueError, RecursionError):
             raise NotGenuine from None
 
@@ -217,7 +226,7 @@ class Infobip(HttpCarrier):
         if not (content.get("errorCode") or content.get("requestError")):
             return self.refusal(answer)
         reason = f"Infobip: {REASONS.get(status, 'refused')} (HTTP {status})"
-        violated = [str(each.get("property")) for each in _dicts(content.get("violations"))]
+        violated = [str(each.get("property")) for each in objects(content.get("violations"))]
         if status == 400 and any(re.search("destinations|content", each) for each in violated):
             return CarrierError(reason, permanent=True)
         in_doubt = answer.method == "POST" and status == 500
@@ -226,20 +235,11 @@ class Infobip(HttpCarrier):
 
 def _status(told):
     """Return the group and the code of a text's status, None for each that cannot be read."""
-    status = _dict(told.get("status"))
+    status = as_object(told.get("status"))
     group, code = status.get("groupName"), status.get("id")
     code = code if type(code) is int and 0 < code < 10_000 else None
     return group if isinstance(group, str) else None, code
 
 
-def _dict(value: Any) -> dict:
-    return value if isinstance(value, dict) else {}
-
-
-def _dicts(value: Any) -> list[dict]:
-    """Return the objects of an array."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
 def _first(value: Any) -> dict:
-    return next(iter(_dicts(value)), {})
+    return next(iter(objects(value)), {})

@@ -26,6 +26,7 @@ from texting.carriers.alphabets import SEPTETS
 from texting.carriers.http import (
     HttpCarrier,
     Response,
+    as_object,
     balance,
     check_age,
     instant,
@@ -123,7 +124,7 @@ class Telnyx(HttpCarrier):
         if "webhook_url" in body:
             body["webhook_url"] += f"?m={outgoing.message_id}"
         answer = self.post_json("/messages", body, **{"Idempotency-Key": outgoing.key})
-        ref = reference(_dict(answer.json().get("data")).get("id"))
+        ref = reference(as_object(answer.json().get("data")).get("id"))
         if ref and answer.success:
             self.note_served()
             return ref
@@ -131,7 +132,7 @@ class Telnyx(HttpCarrier):
 
     def check(self) -> str | None:
         """Ask for the balance, and return it."""
-        told = _dict(self.get_json("/balance").get("data"))
+        told = as_object(self.get_json("/balance").get("data"))
         return balance(told.get("balance"), told.get("currency"))
 
     def incoming(self, since: datetime, rest: str | None = None) -> Listed:
@@ -144,7 +145,7 @@ class Telnyx(HttpCarrier):
         listed = content.get("data")
         if not isinstance(listed, list):
             raise CarrierError("Telnyx's list of opt-outs cannot be read", silent=True)
-        found = [said for each in listed for said in self._opt_outs(_dict(each))]
+        found = [said for each in listed for said in self._opt_outs(as_object(each))]
         return Listed(found, str(page + 1) if len(listed) == PAGE else None)
 
     def _opt_outs(self, listed):
@@ -157,12 +158,12 @@ class Telnyx(HttpCarrier):
 
     def callback(self, request: Callback) -> list[Report]:
         event = self._genuine(request)
-        payload, at = _dict(event.get("payload")), instant(event.get("occurred_at"))
+        payload, at = as_object(event.get("payload")), instant(event.get("occurred_at"))
         ids = (f"telnyx {payload['id']}",) if reference(payload.get("id")) else ()
         if not self._is_for(payload):
             return []
         if event.get("event_type") == "message.received":
-            number, text = _dict(payload.get("from")).get("phone_number"), payload.get("text")
+            number, text = as_object(payload.get("from")).get("phone_number"), payload.get("text")
             word, at = payload.get("autoresponse_type"), instant(payload.get("received_at")) or at
             word = word if word in ("STOP", "START", "HELP") else None
             return opt_outs.replies(str(number), str(text), at, ids, word) if text else []
@@ -172,14 +173,14 @@ class Telnyx(HttpCarrier):
         return self._report(payload.get("id"), status, code, number, given=given, at=at, ids=ids)
 
     def is_named_in(self, request: Callback) -> bool:
-        return self._is_for(_dict(self._genuine(request).get("payload")))
+        return self._is_for(as_object(self._genuine(request).get("payload")))
 
     def _is_for(self, payload):
         """Return whether a callback is about this FROM: carriers may share a public key.
 
         Nobody can reply to a name: replies come to another number of its profile.
         """
-        ends = _dict(payload.get("from")), _first(payload.get("to"))
+        ends = as_object(payload.get("from")), _first(payload.get("to"))
         if self._from in [each.get("phone_number") for each in ends]:
             return True
         return self._profile is not None and self._profile == payload.get("messaging_profile_id")
@@ -200,7 +201,7 @@ class Telnyx(HttpCarrier):
             given = base64.b64decode(request.headers.get("telnyx-signature-ed25519", ""))
             key = Ed25519PublicKey.from_public_bytes(self._public_key)
             key.verify(given, timestamp.encode() + b"|" + request.body)
-            return _dict(_dict(json.loads(request.body)).get("data"))
+            return as_object(as_object(json.loads(request.body)).get("data"))
         except (InvalidSignature, ValueError, RecursionError):
             raise NotGenuine from None
 
@@ -231,10 +232,6 @@ def _read_key(written: str | None) -> bytes | None:
     return key
 
 
-def _dict(value: Any) -> dict:
-    return value if isinstance(value, dict) else {}
-
-
 def _first(value: Any) -> dict:
     """Return the first object of an array, or an empty one."""
-    return _dict(value[0]) if isinstance(value, list) and value else {}
+    return as_object(value[0]) if isinstance(value, list) and value else {}
