@@ -122,19 +122,5 @@ SELECT id, key_id, send_at FROM (
 
 -- claim: Claim the messages that `claimable` would find.
 UPDATE message SET status = 'sending', claim_number = claim_number + 1 WHERE id = ANY(ARRAY(
-    SELECT id FROM (
-        SELECT few.id,
-            ROW_NUMBER() OVER (PARTITION BY few.key_id ORDER BY few.send_at, few.id) AS place
-        FROM (
-            SELECT value->>0 AS lane, CAST(value->>1 AS integer) AS key_id
-            FROM json_array_elements(CAST(:pairs AS json)) AS each(value)
-        ) AS pair CROSS JOIN LATERAL (
-            SELECT id, key_id, send_at FROM message
-            WHERE (lane, key_id) >= (pair.lane, pair.key_id)
-                AND (lane, key_id) <= (pair.lane, pair.key_id)
-                AND status IN ('queued') AND approved
-            ORDER BY lane, key_id, send_at, id LIMIT :share FOR UPDATE SKIP LOCKED
-        ) AS few
-        WHERE (SELECT paused_at FROM api_key WHERE id = pair.key_id) IS NULL
-    ) AS placed WHERE place <= :share
+    SELECT id FROM ({claimable}) AS found
 )) RETURNING *

@@ -119,19 +119,5 @@ SELECT id, key_id, send_at FROM (
 
 -- claim: Claim the messages that `claimable` would find.
 UPDATE message SET status = 'sending', claim_number = claim_number + 1 WHERE id IN (
-    SELECT id FROM (
-        SELECT few.id,
-            ROW_NUMBER() OVER (PARTITION BY few.key_id ORDER BY few.send_at, few.id) AS place
-        FROM (
-            SELECT json_extract(value, '$[0]') AS lane, json_extract(value, '$[1]') AS key_id
-            FROM json_each(:pairs)
-        ) AS pair CROSS JOIN message AS few ON few.id IN (
-            SELECT id FROM message INDEXED BY message_lane
-            WHERE (lane, key_id) >= (pair.lane, pair.key_id)
-                AND (lane, key_id) <= (pair.lane, pair.key_id)
-                AND status IN ('queued') AND approved
-            ORDER BY lane, key_id, send_at, id LIMIT :share
-        )
-        WHERE (SELECT paused_at FROM api_key WHERE id = pair.key_id) IS NULL
-    ) AS placed WHERE place <= :share
+    SELECT id FROM ({claimable}) AS found
 ) RETURNING *

@@ -1,7 +1,8 @@
 """Statements with names: what runs for each text, or in each round of a scheduler.
 
 `sqlite.sql` and `postgres.sql` have the same ones. Several values or rows are one JSON parameter,
-so no statement is written anew for each number of rows. All others are peewee's.
+so no statement is written anew for each number of rows. {name} stands for another one before it.
+All others are peewee's.
 """
 
 import json
@@ -26,11 +27,12 @@ class Statement(NamedTuple):
 def read(product: str, mark: str) -> dict[str, Statement]:
     """Read the statements for a database, by name; `mark` stands for a parameter."""
     text = (Path(__file__).parent / f"{product.lower()}.sql").read_text()
-    found = re.findall(r"^-- (\w+): (.+)\n((?:.+\n)+)", text, re.MULTILINE)
-    return {
-        name: Statement(sentence, re.sub(PARAMETER, mark, sql), tuple(re.findall(PARAMETER, sql)))
-        for name, sentence, sql in found
-    }
+    found, texts = {}, {}
+    for name, sentence, sql in re.findall(r"^-- (\w+): (.+)\n((?:.+\n)+)", text, re.MULTILINE):
+        texts[name] = sql = sql.format(**texts)
+        parameters = tuple(re.findall(PARAMETER, sql))
+        found[name] = Statement(sentence, re.sub(PARAMETER, mark, sql), parameters)
+    return found
 
 
 STATEMENTS = {"SQLite": read("SQLite", "?"), "Postgres": read("Postgres", "%s")}
