@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
@@ -311,13 +311,13 @@ class Scheduler:
 
         Their carrier keeps their ids no more, or cannot be asked, or nobody knows it any more.
         """
-        unknown = self.unknown(now) if self.routes.names else ()
+        unknown = self.unknown(doubts.carriers_asked(), now) if self.routes.names else ()
         forgotten = [doubts.forget(name) for name in unknown]
         return any([*forgotten, *(sender.questions.forget_ids(now) for sender in self.senders)])
 
-    def unknown(self, now: datetime) -> set[str]:
-        """Return the carriers that are to be asked about texts, but by no scheduler."""
-        unknown = {*doubts.carriers_asked()} - self.routes.can_be_asked
+    def unknown(self, names: Iterable[str], now: datetime) -> set[str]:
+        """Return which of these carriers no scheduler asks about texts."""
+        unknown = {*names} - self.routes.can_be_asked
         others = known_to_others(unknown.difference(self.routes.names, [TESTERS]), now)
         return unknown - others
 
@@ -328,7 +328,8 @@ class Scheduler:
         lanes = {each: Lane.read(each) for each in claims.lanes()}
         lanes = {each: lane for each, lane in lanes.items() if lane.doubts}
         unasked = [each for each, lane in lanes.items() if not lane.asked]
-        silent = trouble | self.routes.only_repeat | self.unknown(now)
+        asked = {lane.asked for lane in lanes.values() if lane.asked}
+        silent = trouble | self.routes.only_repeat | self.unknown(asked, now)
         given_up = [each for each, lane in lanes.items() if self.is_given_up(lane, silent)]
         expired += waiting.expire_in_doubt(given_up, UNANSWERED, now)
         expired += waiting.expire_in_doubt(unasked, UNANSWERED, now, of_paused=True)

@@ -69,15 +69,10 @@ def take_over(now: datetime, unable: Collection[str]) -> int:
 
 def _lose(ids, now, unable):
     with db.atomic():
-        messages = {each.id: each for each in _locked(ids)}
+        messages = Message.locked(ids)
         lost = Attempt.lose(messages, now, unable)
         recount(messages)
         return sum(messages[each.message_id].queue_again(each) for each in lost)
-
-
-def _locked(ids):
-    """Lock messages, in the order in which everybody does."""
-    return db.lock_rows(Message.select().where(Message.id.in_([*ids])).order_by(Message.id))
 
 
 def to_ask(carrier: str, now: datetime, limit: int) -> list[Attempt]:
@@ -167,7 +162,7 @@ def forget(carrier: str, before: datetime | None = None) -> int:
     ids = {each.message_id for each in Attempt.select(Attempt.message).where(old).limit(FEW)}
     if ids:
         with db.atomic():
-            ids = [each.id for each in _locked(ids)]
+            ids = [*Message.locked(ids)]
             Attempt.update(ask_at=None).where(old, Attempt.message.in_(ids)).execute()
             recount(ids)
     return len(ids)

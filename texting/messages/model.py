@@ -251,6 +251,12 @@ class Message(Table):
         waits = (Message.id == self.id) & has_status(*WAITING)
         return bool(self.change(Message.update(changes).where(waits)))
 
+    @classmethod
+    def locked(cls, ids: Collection[uuid.UUID]) -> dict[uuid.UUID, Self]:
+        """Lock messages in the order in which everybody does; return them by id."""
+        these = cls.select().where(cls.id.in_([*ids])).order_by(cls.id)
+        return {each.id: each for each in db.lock_rows(these)}
+
     def read_again(self) -> None:
         """Lock this message, and read again its doubts and people's decisions."""
         columns = Message.in_doubt, Message.lane, Message.cancelled_by, Message.expires_at

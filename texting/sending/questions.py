@@ -91,8 +91,7 @@ class Questions:
         that end without, nobody can tell whether they were taken.
         """
         again, looked_up, moves = [], [], []
-        these = Message.select().where(Message.id.in_([each.message.id for each in questions]))
-        locked = {each.id: each for each in db.lock_rows(these.order_by(Message.id))}
+        locked = Message.locked([each.message.id for each in questions])
         rules = rules_of({each.key_id for each in locked.values()})
         numbers = {each.to for each in locked.values()}
         opted_out, homes = do_not_call.listed(numbers), residences(numbers)

@@ -21,7 +21,7 @@ from texting.access.rules import KeyRules
 from texting.carriers import Carrier
 from texting.carriers.lanes import TESTERS, Lane, Routes
 from texting.database import db, is_outage, skip_broken
-from texting.messages import doubts, receipts
+from texting.messages import doubts
 from texting.messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
 from texting.messages.model import Message, Status
 from texting.messages.waiting import set_aside
@@ -285,7 +285,7 @@ class Sender:
         for send in sends:
             message = send.message
             text = message.to, message.message
-            if message.in_doubt and message.id in receipts.look_again(message.to, now):
+            if message.in_doubt and self.questions.is_received(message, now):
                 moves.append((send, Outcome(Status.SENT)))
                 continue
             about = homes.get(message.to), opted_out.get(message.to), now, text in equals
