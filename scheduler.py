@@ -227,9 +227,10 @@ class Scheduler:
             self.pulse.beat()
         if self.stop.is_requested:
             return
-        is_held = self.clocks.look()
+        was_wrong, is_held = self.clocks.is_wrong, self.clocks.look()
         now, monotonic = self.clock.now(), self.clock.monotonic()
-        if monotonic >= self.tend_at:
+        is_freed = was_wrong and not is_held  # nothing goes before its chores are begun
+        if monotonic >= self.tend_at or is_freed:
             if is_held:
                 self.was_held = True
                 self.note_pass(clocks.now())

@@ -291,6 +291,23 @@ def test_a_pause_by_a_wrong_clock_ends_once_a_right_one_looks(theirs, settings, 
 
 
 @on_both
+def test_a_scheduler_that_begins_with_a_wrong_clock_sends_once_it_is_right(
+    theirs, settings, carrier, monkeypatch
+):
+    """At once, between two rounds of chores: nothing is prepared or dated back before."""
+    monkeypatch.setattr(clocks, "COMPARE_EVERY", 0)
+    theirs(TUESDAY_NOON, 16 * 3600)
+    store(TUESDAY_NOON)
+    scheduler = Scheduler(settings, carrier)
+    scheduler.round()
+    assert carrier.texts == []
+    theirs(TUESDAY_NOON)
+    scheduler.round()
+    wait_until(lambda: len(carrier.texts) == 1)  # a thread gives it
+    assert CarrierState.get_by_id("fake").last_pass_at == TUESDAY_NOON
+
+
+@on_both
 def test_what_a_wrong_clock_dated_is_dated_back_once_it_is_right(theirs, settings, carrier):
     """A START that comes then is no older than a STOP that came meanwhile."""
     theirs(TUESDAY_NOON, 16 * 3600)
