@@ -341,7 +341,7 @@ def client(open_client, aws_server):
 
 
 def test_sns_is_asked_to_repeat_what_cannot_be_verified_now(client, aws_server):
-    """It repeats a message after a 503, and drops it after a 403."""
+    """It repeats a message after a 503, not after a 403 (SNS's guide: 200 to 4xx is success)."""
     message = held(Status.SENT, carrier_reference=REFERENCE, carrier="aws")
     aws_server.answer = Answer(500)
     assert client.open(**asked(by(aws_server))).status_code == 503

@@ -81,7 +81,9 @@ REASONS = FOR_GOOD | ACCOUNT | TOO_FAST | UNKNOWN
 FIELDS = ("DestinationPhoneNumber", "MessageBody", "OriginationIdentity", "ConfigurationSetName")
 
 SHORTEST_VALIDITY, LONGEST_VALIDITY = 5, 259_200  # seconds
-TESTED = "+14254147755"  # AWS's own number for tries, for a dry run
+# AWS's simulator number in the United States, for a dry run
+# (https://docs.aws.amazon.com/sms-voice/latest/userguide/test-phone-numbers.html)
+TESTED = "+14254147755"
 OLDEST_CALLBACK = 24 * 3600  # seconds
 LONGEST_FETCH = 10  # seconds that a certificate, or the answer to a confirmation, is waited for
 MOST_CERTIFICATES = 10
