@@ -389,12 +389,15 @@ def test_a_subscription_to_a_topic_of_ours_is_confirmed_once(aws_server, carrier
         {"TopicArn": f"{TOPIC}-of-another"},
         {"SubscribeURL": "http://169.254.169.254/latest/?Action=ConfirmSubscription&Token=t"},
         {"SubscribeURL": "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription"},
+        {"SubscribeURL": "{base}.evil.example/?Action=ConfirmSubscription&Token=t"},
         {"age": timedelta(hours=25)},
         {"SignatureVersion": "1"},
     ],
     ids=str,
 )
 def test_any_other_is_refused_and_nothing_is_fetched(aws_server, carrier, changes):
+    if "SubscribeURL" in changes:
+        changes = {"SubscribeURL": changes["SubscribeURL"].format(base=aws_server.base_url)}
     refuses(carrier, wanted(aws_server, **changes), aws_server)
 
 
