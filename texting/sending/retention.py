@@ -148,6 +148,6 @@ def _erase(which, ids):
     """Redact those of these messages that meet a condition; return how many."""
     redact = Message.update(REDACTED).where(which, Message.id.in_(ids)).returning(Message.id)
     with db.atomic():
-        redacted = [each.id for each in redact]
-        Attempt.forget(redacted, without_place)
+        if redacted := [each.id for each in redact]:
+            Attempt.forget(redacted, without_place)
     return len(redacted)
