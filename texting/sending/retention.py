@@ -7,6 +7,7 @@ One scheduler at a time does this.
 import logging
 from collections import Counter
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Self
 
 from peewee import SQL, IntegerField
@@ -23,6 +24,8 @@ from texting.settings import Settings
 EVERY = timedelta(minutes=1)  # between looks once everything old is gone
 
 log = logging.getLogger("scheduler")
+
+HAS_TEXT = HAS_ENDED & Message.message.is_null(False)
 
 REDACTED = dict.fromkeys(("to", "message", "note", "response", "request_digest", "idempotency_key"))
 """What redaction empties. Even a digest could be reversed by trying all numbers.
@@ -77,13 +80,8 @@ def purge_some(since: datetime | None, before: datetime) -> tuple[int, datetime 
     old = Message.finished_at < before
     if since:
         old &= Message.finished_at >= since
-    some = Message.select(Message.id).where(old, has_status(*FINISHED)).limit(PAGE)
-    ids = [message.id for message in some]
-
-    def purge(ids):
-        return Message.delete().where(old, Message.id.in_(ids)).execute()
-
-    purged = sum(skip_broken(purge, ids, log, "message {} is not purged".format))
+    ids, delete = _some(old, has_status(*FINISHED)), partial(_delete, old)
+    purged = sum(skip_broken(delete, ids, log, "message {} is not purged".format))
     return purged, before if len(ids) < PAGE else since
 
 
@@ -93,19 +91,15 @@ def redact_oldest(since: datetime | None, before: datetime) -> tuple[int, dateti
     Return how many, and the instant before which nothing is left to redact: the next call begins
     there, or it would read everything redacted before. Skip a message that breaks this.
     """
-    old = HAS_ENDED & Message.message.is_null(False) & (Message.finished_at < before)
-
-    def redact(ids):
-        return Message.update(REDACTED).where(old, Message.id.in_(ids)).execute()
-
+    old = HAS_TEXT & (Message.finished_at < before)
     since = Message.finished_at >= since if since else SQL("true")
     found = []
     for status in FINISHED:  # one index lookup each
         some = Message.select(Message.finished_at, Message.id).where(Message.status == status, old)
         found.extend(some.where(since).order_by(Message.finished_at).limit(PAGE).tuples())
     oldest = sorted(found)[:PAGE]
-    ids = [id for _, id in oldest]
-    redacted = sum(skip_broken(redact, ids, log, "message {} is not redacted".format))
+    ids, erase = [id for _, id in oldest], partial(_erase, old)
+    redacted = sum(skip_broken(erase, ids, log, "message {} is not redacted".format))
     return redacted, oldest[-1][0] if len(oldest) == PAGE else before
 
 
@@ -117,10 +111,7 @@ def purge(before: datetime, now: datetime) -> int:
     old = Message.finished_at < before
     with db.transaction():
         # Outside the DELETE, or Postgres may select a batch for each row that it reads
-        some = Message.select(Message.id).where(old, has_status(*FINISHED))
-        ids = [message.id for message in some.limit(PAGE)]
-        gone = Message.delete().where(old, Message.id.in_(ids)).execute()
-        if gone:
+        if gone := _delete(old, _some(old, has_status(*FINISHED))):
             Audit.note(Action.PURGED, now, count=gone, details=f"ended before {isoformat(before)}")
     return gone
 
@@ -137,12 +128,26 @@ def redact_number(number: str, now: datetime) -> int:
 
 
 def _redact(which, now, details):
-    which &= HAS_ENDED & Message.message.is_null(False)
-    some = Message.select(Message.id).where(which).limit(PAGE)
-    ids = [each.id for each in some]
+    which &= HAS_TEXT
+    ids = _some(which)
     with db.transaction():
-        redacted = Message.update(REDACTED).where(which, Message.id.in_(ids)).execute()
-        if redacted:
-            Attempt.forget(ids, without_place)
+        if redacted := _erase(which, ids):
             Audit.note(Action.REDACTED, now, count=redacted, details=details)
     return redacted
+
+
+def _some(*which):
+    return [message.id for message in Message.select(Message.id).where(*which).limit(PAGE)]
+
+
+def _delete(which, ids):
+    return Message.delete().where(which, Message.id.in_(ids)).execute()
+
+
+def _erase(which, ids):
+    """Redact those of these messages that meet a condition; return how many."""
+    redact = Message.update(REDACTED).where(which, Message.id.in_(ids)).returning(Message.id)
+    with db.atomic():
+        if redacted := [each.id for each in redact]:
+            Attempt.forget(redacted, without_place)
+    return len(redacted)

@@ -19,13 +19,7 @@ log = logging.getLogger("scheduler")
 class CarrierWatch:
     """Track whether a carrier is usable, from its answers."""
 
-    def __init__(
-        self,
-        name: str,
-        sends: Sends,
-        rate: Rate | None,
-        are_several: bool,
-    ):
+    def __init__(self, name: str, sends: Sends, rate: Rate | None, are_several: bool):
         self.name, self.sends, self.rate = name, sends, rate
         self.stop, self.clock = sends.stop, sends.clock
         self.are_several = are_several
@@ -184,6 +178,8 @@ class CarrierWatch:
 
     def warn_hourly(self, what: str, problem: object) -> None:
         """Log a warning about the carrier, the same one once an hour over all schedulers."""
+        if isinstance(problem, BaseException) and not isinstance(problem, CarrierError):
+            problem = type(problem).__name__  # the message of a bug may hold a number or a secret
         if CarrierState.may_log(self.name, f"{what}: {problem}", self.clock.now()):
             log.warning("carrier %s %s: %s", self.name, what, problem)
 
