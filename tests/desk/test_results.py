@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from desk_visitor import UNDONE, ask, ask_many, issue, next_page, rows, signed_in, unlike
+from desk_visitor import UNDONE, ask, ask_many, copy_of, issue, next_page, rows, signed_in, unlike
 from samples import DAY, HOUR, MINUTE, TUESDAY_NOON
 from stored_messages import again, decide_on
 from texting.access.keys import Role
@@ -166,6 +166,20 @@ def test_it_is_of_this_person_and_what_is_still_there(operator):
     operator.press("Sign out")
     operator.sign_in(issue("Otto", role=Role.OPERATOR))
     assert "1 text refused" not in operator.read()
+
+
+@pytest.mark.parametrize("other", ["person", "tab"])
+def test_of_two_buttons_in_one_millisecond_each_has_its_own_texts(app, approver, other):
+    asked = ask_many(3)
+    approver.open()
+    second = signed_in(app, "Bob", "front") if other == "person" else copy_of(approver, app)
+    approver.press("Refuse", asked[0])
+    second.press("Refuse", asked[1], on="/desk/")
+    for visitor, text in ((approver, asked[0]), (second, asked[1])):
+        told, *_ = rows(visitor)
+        assert told == "1 text refused: +1 212-555-0123 Undo for 60 seconds"
+        visitor.press("Undo")
+        assert not again(text).finished_at
 
 
 ROOM = 3_200  # characters
