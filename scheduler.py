@@ -267,8 +267,7 @@ class Scheduler:
             CarrierState.prepare(sender.name)
         chores = self.take_over, self.promote, self.forget_doubts, self.expire
         chores += self.redact_and_purge, receipts.forget_unmatched, opt_outs.forget_ignored
-        chores += inbound.report_incomplete, Event.give_up, Event.forget
-        chores += (waiting.cancel_unresumable,)
+        chores += inbound.report_incomplete, Event.give_up, Event.forget, waiting.cancel_unresumable
         self.chores.extend(chore for chore in chores if chore not in self.chores)
         if self.to_date_back and self.date_back not in self.chores:
             self.chores.appendleft(self.date_back)

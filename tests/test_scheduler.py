@@ -42,7 +42,7 @@ from stored_messages import (
 from texting import database, recipients
 from texting.access import do_not_call
 from texting.access.do_not_call import DoNotCall, OptedOut
-from texting.carriers import CarrierError
+from texting.carriers import CarrierError, Fault
 from texting.messages import receipts, waiting
 from texting.messages.attempts import Attempt
 from texting.messages.heartbeat import Heartbeat
@@ -203,7 +203,7 @@ def test_a_number_that_joins_the_list_in_the_middle_of_a_pass_gets_no_text(run_p
 def test_a_recipient_that_opted_out_joins_the_list_and_gets_no_more_texts(run_pass, carrier):
     first = store(send_at=TUESDAY_NOON - MINUTE)
     second = store(check_dnc=True)
-    carrier.answers[NEW_YORK] = CarrierError("opted out", opted_out=True)
+    carrier.answers[NEW_YORK] = CarrierError("opted out", Fault.OPTED_OUT)
     counts = run_pass(TUESDAY_NOON, send_concurrency=1)
     assert +counts == Counter({"failed": 1, "blocked": 1})
     assert OptedOut.lists(NEW_YORK)
@@ -315,7 +315,7 @@ def test_a_carrier_that_fails_in_an_unforeseen_way_is_tried_again(run_pass, carr
 @pytest.mark.parametrize("words", ["SM\0", "SM\ud800"], ids=ascii)
 def test_words_that_no_database_holds_hide_neither_a_yes_nor_a_no(run_pass, carrier, words):
     taken, refused, other = store(), store(to=NEIGHBOUR), store(to=THIRD)
-    carrier.answers = {NEW_YORK: words, NEIGHBOUR: CarrierError(words, permanent=True)}
+    carrier.answers = {NEW_YORK: words, NEIGHBOUR: CarrierError(words, Fault.PERMANENT)}
     for hours in (0, 1):
         run_pass(TUESDAY_NOON + hours * HOUR)
     assert sorted(carrier.numbers) == sorted([NEW_YORK, NEIGHBOUR, THIRD])

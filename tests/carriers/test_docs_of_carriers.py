@@ -115,9 +115,8 @@ def codes_in(cell):
 @by_all
 def test_the_code_of_an_opt_out_is_said_where_a_refusal_is_explained(name):
     (explained,) = re.findall(r"^\| \*\*permanent\*\*.*$", COMMON, re.MULTILINE)
-    code = CLASSES[name].opted_out
     said = re.findall(rf"{title(name)}'s `?(\w+)", explained)
-    assert said == ([str(code)] if code else [])
+    assert said == [str(code) for code in CLASSES[name].codes.opted_out]
 
 
 @by_all

@@ -102,7 +102,7 @@ def test_a_status_says_what_became_of_a_text(name, status, code, became):
     receipt = Receipt(REFERENCE, became == "delivered", None if became == "delivered" else became)
     stop = OptOut(NUMBER, True, "carrier")
     said = [receipt if became else Shown(REFERENCE)]
-    said += [stop] * (code != "" and code == str(CLASSES[name].opted_out))
+    said += [stop] * (code in map(str, CLASSES[name].codes.opted_out))
     assert unidentified(connected(name), HOW[name].report(status, code)) == said
 
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from desk_visitor import UNDONE, ask, ask_many, issue, next_page, rows, signed_in, unlike
-from samples import HOUR, TUESDAY_NOON
+from desk_visitor import UNDONE, ask, ask_many, copy_of, issue, next_page, rows, signed_in, unlike
+from samples import DAY, HOUR, MINUTE, TUESDAY_NOON
 from stored_messages import again, decide_on
 from texting.access.keys import Role
 from texting.messages.model import Message, Status
@@ -168,10 +168,24 @@ def test_it_is_of_this_person_and_what_is_still_there(operator):
     assert "1 text refused" not in operator.read()
 
 
+@pytest.mark.parametrize("other", ["person", "tab"])
+def test_of_two_buttons_in_one_millisecond_each_has_its_own_texts(app, approver, other):
+    asked = ask_many(3)
+    approver.open()
+    second = signed_in(app, "Bob", "front") if other == "person" else copy_of(approver, app)
+    approver.press("Refuse", asked[0])
+    second.press("Refuse", asked[1], on="/desk/")
+    for visitor, text in ((approver, asked[0]), (second, asked[1])):
+        told, *_ = rows(visitor)
+        assert told == "1 text refused: +1 212-555-0123 Undo for 60 seconds"
+        visitor.press("Undo")
+        assert not again(text).finished_at
+
+
 ROOM = 3_200  # characters
 
 
-def test_what_the_cookie_has_no_room_for_is_the_oldest(approver):
+def test_what_there_is_no_room_for_is_the_oldest(approver):
     asked = ask_many(150)
     for start in range(0, 150, 50):
         approver.open()
@@ -181,12 +195,17 @@ def test_what_the_cookie_has_no_room_for_is_the_oldest(approver):
     assert approver.page.text.count("50 texts refused") == 2
 
 
-def test_the_cookie_has_room_for_any_search_beside_texts_decided_one_by_one(operator, at):
+@pytest.mark.parametrize("decided_by", ["Olga", "Bob"])
+def test_the_cookie_has_room_for_any_search_beside_texts_decided_one_by_one(
+    operator, at, decided_by
+):
     """And for other cookies: the web answers 431 where all of a host's are more than 4 KB."""
     chance, asked = random.Random(1), []
     for _ in range(75):
         send_at = TUESDAY_NOON + timedelta(milliseconds=chance.randrange(10**10))
         asked.append(ask(id=uuid.UUID(int=chance.getrandbits(128)), send_at=send_at))
+        if decided_by == "Bob":
+            decide_on(asked[-1]).decide(False, "Bob", TUESDAY_NOON)
     operator.open("/desk/messages")
     operator.press("Show", find="".join(chr(chance.randrange(0x4E00, 0x9000)) for _ in range(60)))
     operator.open()
@@ -194,7 +213,29 @@ def test_the_cookie_has_room_for_any_search_beside_texts_decided_one_by_one(oper
         at(TUESDAY_NOON + timedelta(milliseconds=n * 700 + chance.randrange(700)))
         operator.send("/desk/", refuse=str(each.id))
         assert len(operator.client.get_cookie("desk", path="/desk/").value) < ROOM
-    assert operator.page.text.count("1 text refused") == 51
+    told = "1 text refused" if decided_by == "Olga" else "Bob has already refused this text."
+    assert operator.page.text.count(told) == 51
+
+
+def test_the_cookie_of_an_older_version_is_understood_and_leaves_room(operator, at):
+    """It had the ids of what was changed, too."""
+    with operator.client.session_transaction("/desk/") as session:
+        ids = [uuid.UUID(int=n) for n in range(50)]
+        session["results"] = [[1772557200000, "refuse", ids[:3], ids[:3], 60, 9], [1, "x", ids, []]]
+    before = len(operator.client.get_cookie("desk", path="/desk/").value)
+    operator.press("Refuse", ask(), on="/desk/")
+    assert rows(operator) == ["1 text refused: +1 212-555-0123 Undo for 60 seconds"]
+    assert len(operator.client.get_cookie("desk", path="/desk/").value) < before
+
+
+@pytest.mark.parametrize("count", [5, 60])
+def test_it_names_those_that_were_to_be_sent_first(approver, count):
+    for n in range(count):
+        later = TUESDAY_NOON + DAY - n * MINUTE
+        ask("Hi", to=f"+1212555{n + 100:04}", status=Status.SCHEDULED, send_at=later)
+    approver.press("Refuse all", on="/desk/")
+    named = " , ".join(f"+1 212-555-{n + 99:04}" for n in (count, count - 1, count - 2))
+    assert f"{count} texts refused: {named} and {count - 3} more" in approver.page.text
 
 
 # The boxes

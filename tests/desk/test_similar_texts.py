@@ -32,7 +32,7 @@ def newsletter(names=NAMES, **columns):
 
 
 def many(count=60):
-    """Store so many texts that are alike that the cookie has no room for them."""
+    """Store so many texts that are alike, by default more than a page."""
     waits = {"manual_mode": True, "available_to_group": True, "status": Status.SCHEDULED}
     key = ask("another", send_at=TUESDAY_NOON + DAY).key
     store_many(count, key=key.id, message="Hi 5", send_at=TUESDAY_NOON + DAY, **waits)
@@ -251,6 +251,7 @@ def test_an_approver_sees_and_decides_nothing_of_others(approver, operator, hidd
         f"all.{'A' * 22}\n",
         "at.",
         "at.x",
+        "at.999999999999999",
     ],
 )
 @pytest.mark.parametrize("action", ["approve", "refuse", "undo-approve", "undo-refuse"])
@@ -301,7 +302,7 @@ def test_a_button_decides_exactly_what_was_drawn(approver, words):
 @pytest.mark.parametrize("count", [50, 60])
 @pytest.mark.parametrize("words", ["Approve all", "Refuse all"])
 def test_undo_takes_back_exactly_what_was_decided(approver, at, words, count):
-    """Whether the cookie has all of their ids or not."""
+    """Also of more than a page, whose result has the first ones only."""
     asked, (other,) = many(count), waiting().where(Message.message == "another")
     decide_on(asked[0]).decide(True, "Bob", TUESDAY_NOON)
     past = "approved" if "Approve" in words else "refused"

@@ -10,7 +10,7 @@ from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST, die_instead
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import decide_on, held, store, store_many
 from texting.access.do_not_call import OptedOut
-from texting.carriers import CarrierError, IncomingText
+from texting.carriers import CarrierError, Fault, IncomingText
 from texting.carriers.configs import CarrierConfig
 from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Message, Status
@@ -27,7 +27,7 @@ RULES = ReplyRules("fake", "always", "You get no more texts.", "Ask us.")
 ANSWERING = {"stop_reply": RULES.stop_reply, "help_reply": RULES.help_reply}
 ANSWERING["check_dnc"] = "always"
 UNREACHED = CarrierError("unreached", unreached=True)
-REFUSED = CarrierError("wrong password", account=True)
+REFUSED = CarrierError("wrong password", Fault.ACCOUNT)
 IN_DOUBT = CarrierError("no answer", in_doubt=True, silent=True)
 
 

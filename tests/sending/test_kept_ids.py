@@ -21,7 +21,7 @@ from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND,
 from several_carriers import UNREACHED, NamedCarrier
 from stored_messages import FAKE, again, decide_on, held, key_named, store, take_over
 from texting.access.do_not_call import DoNotCall, OptedOut
-from texting.carriers import CarrierError, IncomingText, LateAnswer, Receipt, Shown
+from texting.carriers import CarrierError, Fault, IncomingText, LateAnswer, Receipt, Shown
 from texting.database import db
 from texting.messages import waiting
 from texting.messages.attempts import Attempt
@@ -36,8 +36,8 @@ from texting.sending.runtime import THIS_MACHINE, Runtime
 pytestmark = on_both
 
 LOST = CarrierError("no answer", in_doubt=True, silent=True)
-OPTED_OUT = CarrierError("the recipient has opted out", opted_out=True)
-WAY_FOR_GOOD = CarrierError("not there", permanent=True, no_route=True)
+OPTED_OUT = CarrierError("the recipient has opted out", Fault.OPTED_OUT)
+WAY_FOR_GOOD = CarrierError("not there", Fault.PERMANENT, no_route=True)
 RULES = ReplyRules(FAKE, "always", "You get no more texts.", None)
 LOST_AT = "it is lost on its way"
 TOOK = "it takes the text, and its answer is lost"

@@ -8,13 +8,14 @@ import pytest
 
 import smpp_peer
 from carrier_servers import self_signed
+from databases import on_both
 from fake_carrier import FakeCarrier
 from kits.webhook import WebhookServer
 from own_threads import at_once
 from running import wait_until
 from samples import HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from stored_messages import again, store, take_over
+from stored_messages import again, key_named, live_at, store, take_over
 from texting import carriers
 from texting.access.do_not_call import OptedOut
 from texting.database import clock
@@ -182,28 +183,64 @@ def test_a_text_is_not_given_for_which_a_stop_comes_while_its_carrier_is_connect
     assert again(message).status == Status.QUEUED
 
 
+class Slow(FakeCarrier):
+    """It takes some seconds to connect, the first time, while something happens."""
+
+    def __init__(self, at, seconds, meanwhile=lambda: None):
+        super().__init__()
+        self.hands, self.seconds, self.meanwhile = Leaping(at), seconds, meanwhile
+        self.hands.monotonic = lambda: self.hands.ahead  # no time passes otherwise
+        self.sessions = 0
+
+    def session(self):
+        self.sessions += 1
+        if self.sessions == 1:
+            self.hands.leap(self.seconds * SECOND)
+            at_once(self.meanwhile)
+        return super().session()
+
+
 @pytest.mark.parametrize(
     ("seconds", "given"), [(LONGEST_CONNECTING, 1), (LONGEST_CONNECTING + 0.1, 2)]
 )
 def test_what_connects_at_once_is_judged_once(settings, at, seconds, given):
     """It is claimed again, with a session, if it took longer."""
-
-    class Slow(FakeCarrier):
-        sessions = 0
-
-        def session(self):
-            self.sessions += 1
-            if self.sessions == 1:
-                hands.leap(seconds * SECOND)
-            return super().session()
-
     at(TUESDAY_NOON)
-    slow, hands = Slow(), Leaping(at)
-    hands.monotonic = lambda: hands.ahead  # no time passes otherwise
-    message = store()
-    Scheduler(settings, slow, Runtime(hands)).run_pass()
+    slow, message = Slow(at, seconds), store()
+    Scheduler(settings, slow, Runtime(slow.hands)).run_pass()
     assert (len(slow.texts), slow.sessions) == (1, given)
     assert again(message).claim_number == given
+
+
+def test_a_text_waits_if_quiet_hours_begin_at_its_place_before_it_is_given(settings, at):
+    evening = TUESDAY_NOON + 3 * HOUR  # 9 PM in Berlin
+    at(evening - SECOND / 2)
+    live_at(NEW_YORK, "DE")
+    slow, message = Slow(at, LONGEST_CONNECTING), store(send_at=TUESDAY_NOON)
+    Scheduler(settings._replace(**HOURS), slow, Runtime(slow.hands)).run_pass()
+    assert (slow.sessions, slow.texts) == (1, [])
+    assert again(message).status == Status.SCHEDULED
+
+
+MORNING = TUESDAY_NOON - 3 * HOUR  # 9 AM in New York, 8 AM in Chicago
+
+
+@on_both
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: live_at(NEW_YORK, "America/Chicago"),
+        lambda: key_named("app").rule({"hours": "10:00-17:00"}, MORNING),
+    ],
+    ids=["place", "rule"],
+)
+def test_a_change_of_place_or_rule_between_judgement_and_send_counts(settings, at, change):
+    at(MORNING)
+    live_at(NEW_YORK, "US-NY")
+    slow, message = Slow(at, LONGEST_CONNECTING + 0.1, change), store(send_at=MORNING)
+    Scheduler(settings, slow, Runtime(slow.hands)).run_pass()
+    assert (slow.sessions, slow.texts) == (1, [])
+    assert (again(message).status, again(message).send_at) == (Status.SCHEDULED, MORNING + HOUR)
 
 
 @pytest.mark.parametrize(("seconds", "given"), [(FRESH - 1, True), (FRESH + 1, False)])

@@ -9,7 +9,7 @@ from running import ROOT
 from samples import DAY, HOUR, MILLISECOND, MINUTE, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON, daily
 from texting import recipients
 from texting.access.rules import Rules
-from texting.carriers import CarrierError
+from texting.carriers import CarrierError, Fault
 from texting.messages.model import Message, Status, new_id
 from texting.recipients.quiet import QuietHours, QuietPlaces
 from texting.sending import outcomes
@@ -23,9 +23,9 @@ TWICE = f"given to the carrier twice without an answer; {MAY_HAVE_TAKEN_IT}"
 OPENS = "business hours from 9:00 AM, Monday, Mar 2"
 
 ANSWERS = {
-    "permanent": CarrierError("no", permanent=True),
-    "too fast": CarrierError("no", too_fast=True),
-    "the account": CarrierError("no", account=True),
+    "permanent": CarrierError("no", Fault.PERMANENT),
+    "too fast": CarrierError("no", Fault.TOO_FAST),
+    "the account": CarrierError("no", Fault.ACCOUNT),
     "no answer": CarrierError("no", in_doubt=True, silent=True),
     "not reached": CarrierError("no", unreached=True),
     "a gateway's page": CarrierError("no", silent=True),

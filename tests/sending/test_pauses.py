@@ -13,7 +13,7 @@ from samples import HOUR, MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUES
 from scheduler import Scheduler
 from several_carriers import NamedCarrier
 from stored_messages import SENDER, decide_on, statuses, store, store_many
-from texting.carriers import CarrierError, TooFast
+from texting.carriers import CarrierError, Fault, TooFast
 from texting.database import db, isoformat
 from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Message, Status
@@ -201,7 +201,7 @@ def test_a_text_that_did_not_know_of_a_pause_neither_ends_nor_doubles_it(run_pas
 def test_a_pause_is_not_cut_short_by_a_later_shorter_one(run_pass, carrier):
     waits = iter([30, 2, 5, 1, 20, 3, 2, 1])
     carrier.answers = dict.fromkeys(
-        store_many(8), lambda: CarrierError("slow", too_fast=True, retry_after=next(waits))
+        store_many(8), lambda: CarrierError("slow", Fault.TOO_FAST, retry_after=next(waits))
     )
     run_pass(TUESDAY_NOON, send_concurrency=8)
     asked = len(carrier.texts)

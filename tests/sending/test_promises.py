@@ -47,7 +47,7 @@ from texting import carriers, database, recipients
 from texting.access import do_not_call
 from texting.access.do_not_call import DoNotCall, OptedOut
 from texting.access.keys import ApiKey, Role
-from texting.carriers import Carrier, CarrierError, Outgoing, Receipt
+from texting.carriers import Carrier, CarrierError, Fault, Outgoing, Receipt
 from texting.carriers.lanes import TESTERS, Lane, Routes
 from texting.messages import doubts, early_receipts, model, receipts, waiting
 from texting.messages.attempts import IS_ORPHANED, Attempt
@@ -86,14 +86,14 @@ MOMENTS = (BEGUN, WAITING, KEPT, GIVEN, GIVEN, HEARD, IDLE, 1, 2, 5, 9, 20, 45) 
 
 KEEPS, TELLS = "keeps ids", "keeps ids, and tells of them"  # what a carrier can do about a doubt
 YES, LOST = "yes", "taken, and no answer"
-FATES = {  # whether the carrier takes it, and the flags of its no
+FATES = {  # whether the carrier takes it, and what its no says
     YES: (True, None),
     LOST: (True, {"in_doubt": True, "silent": True}),
     "no answer": (False, {"in_doubt": True, "silent": True}),
     "for now": (False, {}),
-    "for good": (False, {"permanent": True}),
-    "too fast": (False, {"too_fast": True, "retry_after": PAUSE}),
-    "account": (False, {"account": True}),
+    "for good": (False, {"fault": Fault.PERMANENT}),
+    "too fast": (False, {"fault": Fault.TOO_FAST, "retry_after": PAUSE}),
+    "account": (False, {"fault": Fault.ACCOUNT}),
     "unreached": (False, {"unreached": True}),
 }
 # These cost no retry, or not always: a text that goes first after a pause may find silence
@@ -1050,7 +1050,7 @@ class Promises(RuleBasedStateMachine):
         for send, error, _ in answers:
             if send is self.first:
                 self.first = None
-            if isinstance(error, CarrierError) and error.too_fast:
+            if isinstance(error, CarrierError) and error.fault is Fault.TOO_FAST:
                 self.pauses, self.goes_first, self.first = self.pauses + 1, True, None
                 until = self.clock.monotonic() + PAUSE
                 self.paused_until = max(self.paused_until, until)
@@ -1059,7 +1059,7 @@ class Promises(RuleBasedStateMachine):
         self.goes_first &= not state.trouble  # then another rule holds
         if len(answers) == 1 and send.is_probe and send.probe == before.probe_claimed_at:
             no = error if isinstance(error, CarrierError) else None
-            none = no and (no.silent or no.in_doubt or no.unreached or no.account)
+            none = no and (no.silent or no.in_doubt or no.fault is Fault.ACCOUNT)
             is_own = not (none or isinstance(error, NotSent))
             may_last = send.asking and before.by_texts  # which a text has to end
             assert may_last or not (is_own and state.is_down), "an answer ends an outage"

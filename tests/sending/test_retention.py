@@ -24,7 +24,7 @@ from texting.replies import inbound
 from texting.replies.model import Reply
 from texting.replies.opt_outs import OptOutMessage
 from texting.sending import retention
-from texting.sending.retention import Retention
+from texting.sending.retention import PURGE, REDACT, Retention, by_age
 
 pytestmark = on_both
 
@@ -210,14 +210,14 @@ def test_what_was_redacted_before_is_not_read_again(run_pass):
     run_pass(keep_texts=KEPT)
     assert Retention.get().redacted_until == TUESDAY_NOON - KEPT
     since = Retention.get().redacted_until
-    assert reads_whole(lambda: retention.redact_oldest(since, TUESDAY_NOON - KEPT + DAY)) == []
-    assert reads_whole(lambda: retention.purge_some(None, TUESDAY_NOON - 2 * KEPT)) == []
+    assert reads_whole(lambda: by_age(REDACT, since, TUESDAY_NOON - KEPT + DAY)) == []
+    assert reads_whole(lambda: by_age(PURGE, None, TUESDAY_NOON - 2 * KEPT)) == []
 
 
 LIMIT = TUESDAY_NOON - KEPT
 FORGET = {
-    "KEEP_TEXTS": lambda: retention.redact_oldest(None, LIMIT),
-    "KEEP_MESSAGES": lambda: retention.purge_some(None, LIMIT)[0],
+    "KEEP_TEXTS": lambda: by_age(REDACT, None, LIMIT),
+    "KEEP_MESSAGES": lambda: by_age(PURGE, None, LIMIT),
     "redact": lambda: retention.redact(LIMIT, TUESDAY_NOON),
     "purge": lambda: retention.purge(LIMIT, TUESDAY_NOON),
 }

@@ -1,5 +1,6 @@
 """A row that breaks what a pass does with all that are due is set aside, and the others go on."""
 
+import itertools
 import json
 import logging
 import uuid
@@ -89,6 +90,20 @@ def test_several_that_break_it_are_set_aside_each(run_pass, carrier, database_ur
     assert run_pass(TUESDAY_NOON)["expired"] == 8
     assert {m.to for m in Message.select().where(Message.status != Status.EXPIRED)} == bad
     assert Event.select().count() == 8
+
+
+def test_what_a_person_puts_off_while_rows_are_done_one_by_one_waits(run_pass, monkeypatch):
+    change, (_, put_off), calls = Message.change.__func__, due(3), itertools.count(1)
+
+    def fail_twice(cls, update):
+        if (call := next(calls)) > 2:
+            return change(cls, update)
+        if call == 2:
+            Message.update(send_at=TUESDAY_NOON + HOUR).where(Message.id == put_off.id).execute()
+        raise ValueError(BAD)
+
+    monkeypatch.setattr(Message, "change", classmethod(fail_twice))
+    assert run_pass(TUESDAY_NOON)["promoted"] == 3
 
 
 @pytest.mark.parametrize("columns", [{"approved": False, "manual_mode": True}, {}])
@@ -218,6 +233,19 @@ def test_a_text_that_may_not_even_wait_is_tried_with_each_claim_and_stops_none(
     assert run_pass(TUESDAY_NOON + SECOND)["sent"] == 3
     assert (status_of(bad), BAD in carrier.numbers) == (Status.QUEUED, False)
     assert_silent_about(bad, caplog)
+
+
+def test_a_text_that_may_not_even_wait_is_tried_once_a_second(
+    settings, at, carrier, broken, caplog
+):
+    _, bad = queued(3)
+    broken("message", bad, "TRUE")
+    at(TUESDAY_NOON)
+    scheduler = Scheduler(settings, carrier, IN_ORDER)
+    scheduler.go_on_until(scheduler.clock.monotonic() + 1.5)
+    assert len(carrier.texts) == 3
+    tried = [each for each in errors(caplog) if each.startswith(f"message {bad.id} is set aside")]
+    assert 1 <= len([each for each in tried if "stays due" not in each]) <= 4
 
 
 def test_what_breaks_a_claim_goes_once_it_is_mended(run_pass, carrier, database_url):

@@ -39,7 +39,7 @@ from stored_messages import (
     take_over,
 )
 from texting import carriers
-from texting.carriers import CarrierError, Receipt, configs
+from texting.carriers import CarrierError, Fault, Receipt, configs
 from texting.carriers.configs import CarrierConfig
 from texting.database import db
 from texting.messages import doubts, receipts, waiting
@@ -65,7 +65,7 @@ def once_there_are(number, texts):
 def test_what_one_refused_as_the_account_loses_no_retry_where_the_next_does_the_same(
     run_both, us, eu
 ):
-    us.answer, eu.answer = ACCOUNT, CarrierError("slow down", too_fast=True)
+    us.answer, eu.answer = ACCOUNT, CarrierError("slow down", Fault.TOO_FAST)
     message = store(max_retries=0)
     run_both(TUESDAY_NOON)
     eu.answer, eu.answers[NEW_YORK] = None, ACCOUNT
@@ -105,7 +105,7 @@ def test_an_answer_of_one_ends_no_others_row_of_unanswered_texts(database_url):
 def test_up_to_a_minute_a_pause_is_waited_for_and_is_no_trouble(
     run_both, us, eu, known_problems, seconds, is_waited_for
 ):
-    us.answer = CarrierError("slow down", too_fast=True, retry_after=seconds)
+    us.answer = CarrierError("slow down", Fault.TOO_FAST, retry_after=seconds)
     store()
     run_both(TUESDAY_NOON)
     assert [len(us.texts), len(eu.texts)] == [1, int(not is_waited_for)]

@@ -18,7 +18,7 @@ from scheduler import Scheduler
 from stored_messages import SENDER, again, key_named, statuses, store, store_many
 from texting.access.do_not_call import DoNotCall
 from texting.access.keys import ApiKey, Role
-from texting.carriers import CarrierError
+from texting.carriers import CarrierError, Fault
 from texting.carriers.lanes import TESTERS
 from texting.database import clock, db
 from texting.events.delivery import Deliveries
@@ -450,7 +450,7 @@ def test_the_simulators_pause_is_its_own_and_so_is_the_carriers(run_pass, carrie
     assert CarrierState.get_by_id("fake").retry_at is None
     assert CarrierState.get_by_id(TESTERS).retry_at == TUESDAY_NOON + SECOND
     Message.delete().execute()
-    carrier.answers[NEW_YORK] = CarrierError("no credit", account=True)
+    carrier.answers[NEW_YORK] = CarrierError("no credit", Fault.ACCOUNT)
     refused, taken = store(), store(key=tester)
     run_pass(TUESDAY_NOON + 2 * SECOND)
     assert (again(refused).status, again(taken).status) == (Status.QUEUED, Status.SENT)

@@ -20,7 +20,7 @@ from desk_visitor import signed_in
 from fake_carrier import FakeCarrier
 from numbering_plans import REGIONS, iana
 from places import QUIET_PLACES
-from samples import DAY, HOUR, LONDON, MILLISECOND, NEW_YORK, TUESDAY_NOON
+from samples import ALWAYS_OPEN, DAY, HOUR, LONDON, MILLISECOND, NEW_YORK, TUESDAY_NOON
 from stored_messages import again, key_named, live_at, store
 from texting import recipients
 from texting.access.keys import Role
@@ -282,6 +282,18 @@ def test_a_change_of_place_after_the_create_counts(run_pass, carrier, key, post,
     live_at(NEW_YORK, "US-NY")
     run_pass(MORNING + HOUR)
     assert carrier.numbers == [NEW_YORK]
+
+
+def test_the_carrier_gives_a_text_up_when_quiet_hours_begin_there(run_pass):
+    class Noting(FakeCarrier):
+        def send(self, outgoing):
+            self.valid_for = outgoing.valid_for
+            return super().send(outgoing)
+
+    live_at(NEW_YORK, "DE")
+    store()
+    run_pass(TUESDAY_NOON, noting := Noting(), **RULES | ALWAYS_OPEN)
+    assert noting.valid_for == 2.5 * 3600  # 6 PM to 8:30 PM in Berlin
 
 
 @pytest.mark.parametrize("until", [LAST_DAY, None])

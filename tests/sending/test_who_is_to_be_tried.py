@@ -10,7 +10,7 @@ from samples import ALWAYS_OPEN, LONDON, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from several_carriers import LONG_PAUSE, UNREACHED, written
 from stored_messages import statuses, store, store_many
-from texting.carriers import CarrierError
+from texting.carriers import CarrierError, Fault
 from texting.carriers.configs import CarrierConfig
 from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Status
@@ -19,7 +19,7 @@ from texting.sending.carrier_state import CarrierState
 pytestmark = on_both
 
 ANY = CarrierConfig("us"), CarrierConfig("eu")
-REFUSED = CarrierError("it refuses the account", account=True)
+REFUSED = CarrierError("it refuses the account", Fault.ACCOUNT)
 
 
 @pytest.fixture

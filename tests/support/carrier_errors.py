@@ -10,7 +10,7 @@ from carrier_servers import Request
 from kits import NUMBER
 from kits.twilio import TwilioServer
 from texting import carriers
-from texting.carriers import Carrier, CarrierError, Outgoing, key_of
+from texting.carriers import Carrier, CarrierError, Fault, Outgoing, key_of
 
 TEXT = "attack at dawn, 🚀 héllo"
 MESSAGE_ID = "0198c5a7-7c1e-7a3b-9d2f-5b8c0e4f6a12"
@@ -28,7 +28,13 @@ AWKWARD = [
 """Texts that a library or a carrier might change."""
 SECRETS = ("2125550123", "attack", TwilioServer.sid, "a token", "a%20token", "s3cret", "path-token")
 PLACES = ("localhost", "127.0.0.1", "5005550006")
-WORDS = ("permanent", "account", "too_fast", "in_doubt")
+MEANINGS = {
+    Fault.TEMPORARY: "for now",
+    Fault.PERMANENT: "for good",
+    Fault.OPTED_OUT: "opted out",
+    Fault.TOO_FAST: "too fast",
+    Fault.ACCOUNT: "the account",
+}
 
 connect = partial(carriers.connect, timeout=30)
 impatient = partial(carriers.connect, timeout=1)
@@ -65,18 +71,11 @@ def error_of(action: Callable, *arguments: object) -> CarrierError:
 
 def meaning(error: CarrierError) -> str:
     """Return the one meaning of an error."""
-    flags = [word for word in WORDS if getattr(error, word)]
-    assert len(flags) <= 1
-    assert error.retry_after is None or error.too_fast
-    if error.opted_out:
-        assert error.permanent
-        return "opted out"
-    return {
-        "permanent": "for good",
-        "account": "the account",
-        "too_fast": "too fast",
-        "in_doubt": "in doubt",
-    }.get(*flags or [""], "for now")
+    assert error.retry_after is None or error.fault is Fault.TOO_FAST
+    if error.in_doubt:
+        assert error.fault is Fault.TEMPORARY
+        return "in doubt"
+    return MEANINGS[error.fault]
 
 
 def assert_tells_no_secret(words: str) -> None:

@@ -6,15 +6,15 @@ import pytest
 
 from own_threads import IN_ORDER
 from scheduler import Scheduler
-from texting.carriers import Carrier, CarrierError
+from texting.carriers import Carrier, CarrierError, Fault
 from texting.sending import heartbeats
 from texting.sending.runtime import THIS_MACHINE
 from texting.sending.sender import Sender
 
-FOR_NOW, FOR_GOOD = CarrierError("out of order"), CarrierError("no such number", permanent=True)
-TOO_FAST = CarrierError("slow down", too_fast=True)
-SLOWLY = CarrierError("slow down", too_fast=True, retry_after=30)
-ACCOUNT = CarrierError("the token is wrong", account=True)
+FOR_NOW, FOR_GOOD = CarrierError("out of order"), CarrierError("no such number", Fault.PERMANENT)
+TOO_FAST = CarrierError("slow down", Fault.TOO_FAST)
+SLOWLY = CarrierError("slow down", Fault.TOO_FAST, retry_after=30)
+ACCOUNT = CarrierError("the token is wrong", Fault.ACCOUNT)
 
 
 class FakeCarrier(Carrier):

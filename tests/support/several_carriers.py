@@ -5,14 +5,14 @@ import pytest
 from fake_carrier import FakeCarrier
 from own_threads import IN_ORDER
 from scheduler import Scheduler
-from texting.carriers import CarrierError
+from texting.carriers import CarrierError, Fault
 from texting.carriers.configs import CarrierConfig
 
 UNREACHED = CarrierError("there is no connection", unreached=True)
 SILENT = CarrierError("it gave no answer", in_doubt=True, silent=True)
-ACCOUNT = CarrierError("it refuses the account", account=True)
-LONG_PAUSE = CarrierError("slow down", too_fast=True, retry_after=90)
-NO_ROUTE = CarrierError("its sender does not reach this country", account=True, no_route=True)
+ACCOUNT = CarrierError("it refuses the account", Fault.ACCOUNT)
+LONG_PAUSE = CarrierError("slow down", Fault.TOO_FAST, retry_after=90)
+NO_ROUTE = CarrierError("its sender does not reach this country", Fault.ACCOUNT, no_route=True)
 
 OF_US, OF_GB = {"countries": frozenset({"US"})}, {"countries": frozenset({"GB"})}
 OF_APP, OF_SHOP = {"keys": frozenset({"app"})}, {"keys": frozenset({"shop"})}

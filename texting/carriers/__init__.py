@@ -12,7 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import NamedTuple
+from enum import Enum
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from texting.carriers import urls
@@ -23,41 +24,37 @@ LISTED_WITHIN = timedelta(seconds=30)
 """Until then, a text that a carrier has accepted may be missing from its list."""
 
 
+class Fault(Enum):
+    """What is at fault if a carrier did not take a text; that decides what becomes of it."""
+
+    TEMPORARY = "nothing that lasts: the text is tried again"
+    PERMANENT = "this text or this recipient: trying again does not help"
+    OPTED_OUT = "the recipient, who told the carrier to stop sending texts: permanent as well"
+    TOO_FAST = "the speed: the carrier says “slow down”, which does not count as a failed try"
+    # Wrong credentials, an unknown sender, no credit, a bind refused
+    ACCOUNT = "the account: the carrier would refuse every other text as well"
+
+
 @dataclass(eq=False, repr=False)
 class CarrierError(Exception):
     """The carrier did not take the text; `str()` says why, in words for an operator.
 
-    The words hold no number, no text and no credentials. Without a flag the failure is temporary,
-    and the text is tried again. At most one of `permanent`, `too_fast`, `account` and `in_doubt`
-    is set:
+    The words hold no number, no text and no credentials. Beside the fault, which is temporary if
+    nothing is known of it, an error tells:
 
-    permanent    this text or this recipient is refused; trying again does not help
-    opted_out    the recipient told the carrier to stop sending texts; always permanent
-    too_fast     the carrier says "slow down", which does not count as a failed try; `retry_after`
-                 is the number of seconds that it asked for, or None
-    account      the carrier refuses the whole account: wrong credentials, an unknown sender,
-                 no credit, a bind refused. It would refuse every other text as well
+    retry_after  the seconds after which a carrier that says "slow down" wants more, or None
     in_doubt     no answer came, or it was lost: the carrier may have taken the text
-
-    Two more may be set beside these, about the state of the carrier:
-
     silent       the answer is not the carrier's own, neither its JSON nor a status of its protocol:
                  nothing came, or a gateway's page. Several in a row mean that it is down
     unreached    there was no connection, so nothing was sent: it is down; always silent
-
-    And one more, about this carrier and this recipient:
-
     no_route     its sender does not reach this recipient's country, or is not allowed there:
-                 another carrier may take the text. The other flags hold if there is none
+                 another carrier may take the text. The fault counts if there is none
     """
 
     reason: str
+    fault: Fault = Fault.TEMPORARY
     _: KW_ONLY
-    permanent: bool = False
-    opted_out: bool = False
-    too_fast: bool = False
     retry_after: float | None = None
-    account: bool = False
     in_doubt: bool = False
     silent: bool = False
     unreached: bool = False
@@ -65,33 +62,34 @@ class CarrierError(Exception):
 
     def __post_init__(self):
         super().__init__(self.reason)
-        self.permanent |= self.opted_out
         self.silent |= self.unreached
-        if not self.too_fast:
+        if self.fault is not Fault.TOO_FAST:
             self.retry_after = None
+
+    @property
+    def permanent(self) -> bool:
+        return self.fault in (Fault.PERMANENT, Fault.OPTED_OUT)
 
 
 class Codes(NamedTuple):
-    """A carrier's codes for a refusal, grouped by what to do about them.
-
-    A code in no group is temporary: it costs a retry, but the text is not given up at once.
-    """
+    """A carrier's codes for a refusal, grouped by what is at fault; without a group, temporary."""
 
     permanent: Collection = ()
     account: Collection = ()
     too_fast: Collection = ()
     no_route: Collection = ()  # each of these is in another group, too
+    opted_out: Collection = ()  # in a refusal or a report; may be permanent, too
 
-    def error(self, reason: str, code: object, **flags: object) -> CarrierError:
-        """Return the CarrierError that a code means; `flags` are more fields of CarrierError."""
-        return CarrierError(
-            reason,
-            permanent=code in self.permanent,
-            account=code in self.account,
-            too_fast=code in self.too_fast,
-            no_route=code in self.no_route,
-            **flags,
-        )
+    def error(self, reason: str, code: object, **facts: Any) -> CarrierError:
+        """Return the CarrierError that a code means; `facts` are more fields of CarrierError."""
+        groups = {
+            Fault.OPTED_OUT: self.opted_out,  # first, whatever else its code means
+            Fault.PERMANENT: self.permanent,
+            Fault.ACCOUNT: self.account,
+            Fault.TOO_FAST: self.too_fast,
+        }
+        fault = next((each for each in groups if code in groups[each]), Fault.TEMPORARY)
+        return CarrierError(reason, fault, no_route=code in self.no_route, **facts)
 
 
 class NotGenuine(Exception):
@@ -254,8 +252,6 @@ class Carrier:
     # The options of its URL, with their defaults; None if there is no value by default
     options: Mapping[str, str | None] = {}
     codes = Codes()  # of its refusals
-    # The code, in a refusal or a report, for a recipient who told the carrier to stop
-    opted_out: int | str | None = None
     # The HTTP methods of the carrier's callbacks; empty if it makes none
     callback_methods: tuple[str, ...] = ()
     # Whether `received` returns receipts and replies, from a session of the carrier's.

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, quote, unquote
 
 import apprise
 
-from texting.carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, Outgoing, mute
+from texting.carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, Fault, Outgoing, mute
 
 # Plugins report only the HTTP status. 400 and 422 can be about the account or about the text, so
 # they are temporary: one more retry does no harm.
@@ -86,7 +86,7 @@ class Apprise(Carrier):
             plugin = None
         # Plugins drop numbers that seem too short to them; some then text their own sender.
         if plugin is None or not _texts_only(plugin, outgoing.to):
-            raise CarrierError(f"{self._scheme}:// does not take this number", permanent=True)
+            raise CarrierError(f"{self._scheme}:// does not take this number", Fault.PERMANENT)
         in_doubt = False
         try:
             if plugin.send(
@@ -109,8 +109,8 @@ class Apprise(Carrier):
         in_doubt |= status in UNANSWERED
         reason = self._safe(said or "gave no reason", outgoing.text)
         silent = in_doubt or bool(failed) or status in GATEWAY
-        flags = {"silent": silent, "unreached": unreached and not in_doubt}
-        raise self.codes.error(reason, status, in_doubt=in_doubt, **flags)
+        facts = {"silent": silent, "unreached": unreached and not in_doubt}
+        raise self.codes.error(reason, status, in_doubt=in_doubt, **facts)
 
     def _plugin(self, to):
         """Return a plugin for `to`, or None; let the plugin's exceptions through."""

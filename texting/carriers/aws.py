@@ -116,8 +116,7 @@ class Aws(HttpCarrier):
         *("TEXT_BLOCKED", "TEXT_CARRIER_BLOCKED", "TEXT_SPAM", "TEXT_TTL_EXPIRED"),
         "TEXT_PROTECT_BLOCKED",
     )
-    codes = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, NO_ROUTE)
-    opted_out = "DESTINATION_PHONE_NUMBER_OPTED_OUT"
+    codes = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, NO_ROUTE, {"DESTINATION_PHONE_NUMBER_OPTED_OUT"})
     options: ClassVar = {"region": None, "set": None, "topics": None, "base_url": None}
 
     def __init__(self, url: str, concurrency: int, timeout: float, callbacks: str | None):

@@ -166,23 +166,23 @@ class HttpCarrier(Carrier):
         return self.refusal(answer)
 
     def refusal(
-        self, answer: Response, code: object = None, reason: str = "", **flags: object
+        self, answer: Response, code: object = None, reason: str = "", **facts: Any
     ) -> CarrierError:
         """Return the CarrierError that the carrier's own code means; the HTTP status without one.
 
-        An answer without a code is `silent`, unless the flags say that it is the carrier's own. A
+        An answer without a code is `silent`, unless the facts say that it is the carrier's own. A
         code of the account that may be about the recipient's country is not about the account if
         the server took a text from this FROM in the last ten minutes.
         """
-        flags["retry_after"] = answer.retry_after
+        facts["retry_after"] = answer.retry_after
         if code is None:
-            flags = {"in_doubt": answer.leaves_doubt, "silent": True} | flags
+            facts = {"in_doubt": answer.leaves_doubt, "silent": True} | facts
             reason = f"{self.title}: no usable answer (HTTP {answer.status})"
-            return STATUSES.error(reason, answer.status, **flags)
+            return STATUSES.error(reason, answer.status, **facts)
         of_country = code in self.codes.no_route and code in self.codes.account
         if of_country and time.monotonic() < self._served_until:
             return CarrierError(reason, no_route=True)
-        return self.codes.error(reason, code, opted_out=code == self.opted_out, **flags)
+        return self.codes.error(reason, code, **facts)
 
     def note_served(self) -> None:
         """Note that the server took a text from this FROM."""
@@ -229,8 +229,9 @@ class HttpCarrier(Carrier):
             told = [Receipt(ref, False, f"{self.title}: {words}", **of)]
         elif reference(ref) and status:
             told = [Shown(ref, **of)]
-        is_opt_out = code is not None and code == self.opted_out
-        return told + (opt_outs.reported(recipient, at, ids) if is_opt_out else [])
+        if code in self.codes.opted_out:
+            told += opt_outs.reported(recipient, at, ids)
+        return told
 
     def close(self) -> None:
         _close_all(self._idle)

@@ -16,6 +16,7 @@ from texting.carriers import (
     Callback,
     CarrierError,
     Codes,
+    Fault,
     NotGenuine,
     Outgoing,
     Report,
@@ -91,8 +92,7 @@ class Infobip(HttpCarrier):
     keeps_ids = timedelta(hours=48)
     callback_methods = ("POST",)
     delivered, failed = ("DELIVERED",), ("UNDELIVERABLE", "EXPIRED", REFUSED)
-    codes, reasons = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, NO_ROUTE), UNDELIVERED
-    opted_out = 603
+    codes, reasons = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, NO_ROUTE, {603}), UNDELIVERED
     options: ClassVar = {"base": "api.infobip.com", "base_url": None, "secret": None}
 
     def __init__(self, url: str, concurrency: int, timeout: float, callbacks: str | None):
@@ -144,7 +144,7 @@ class Infobip(HttpCarrier):
         try:
             return self._logged(key) or (TAKEN[0], TAKEN_BEFORE)
         except CarrierError as error:
-            if error.account:  # the key of the account may not read logs
+            if error.fault is Fault.ACCOUNT:  # the key of the account may not read logs
                 return TAKEN[0], TAKEN_BEFORE
             raise CarrierError(error.reason, in_doubt=True, silent=error.silent) from None
 
@@ -228,7 +228,7 @@ class Infobip(HttpCarrier):
         reason = f"Infobip: {REASONS.get(status, 'refused')} (HTTP {status})"
         violated = [str(each.get("property")) for each in objects(content.get("violations"))]
         if status == 400 and any(re.search("destinations|content", each) for each in violated):
-            return CarrierError(reason, permanent=True)
+            return CarrierError(reason, Fault.PERMANENT)
         in_doubt = answer.method == "POST" and status == 500
         return self.refusal(answer, status, reason, in_doubt=in_doubt)
 

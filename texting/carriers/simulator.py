@@ -1,6 +1,6 @@
 """The carrier `simulator:`, which sends nothing."""
 
-from texting.carriers import Carrier, CarrierError, Outgoing
+from texting.carriers import Carrier, CarrierError, Fault, Outgoing
 
 
 class Simulator(Carrier):
@@ -20,10 +20,10 @@ class Simulator(Carrier):
     def send(self, outgoing: Outgoing) -> None:
         match outgoing.to:
             case "+12125550101":
-                raise CarrierError("the simulator refuses this number for good", permanent=True)
+                raise CarrierError("the simulator refuses this number for good", Fault.PERMANENT)
             case "+12125550102":
                 raise CarrierError("the simulator fails for now")
             case "+12125550103":
-                raise CarrierError("the simulator is too busy", too_fast=True, retry_after=1)
+                raise CarrierError("the simulator is too busy", Fault.TOO_FAST, retry_after=1)
             case "+12125550104":
-                raise CarrierError("the recipient has opted out", opted_out=True)
+                raise CarrierError("the recipient has opted out", Fault.OPTED_OUT)

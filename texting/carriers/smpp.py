@@ -11,6 +11,7 @@ from typing import ClassVar
 from texting.carriers import (
     Carrier,
     CarrierError,
+    Fault,
     IncomingText,
     LateAnswer,
     Outgoing,
@@ -111,7 +112,7 @@ class Smpp(Carrier):
         try:
             coding, parts = cut(outgoing.text, self._coding)
         except ValueError as problem:
-            raise CarrierError(f"SMPP: {problem}", permanent=True) from None
+            raise CarrierError(f"SMPP: {problem}", Fault.PERMANENT) from None
         addresses = self._from + pdus.address(*self._recipient, outgoing.to.removeprefix("+"))
         fields = {"coding": coding, "has_header": len(parts) > 1, "valid_for": outgoing.valid_for}
         bodies = [pdus.submit_sm(addresses, part, receipt=False, **fields) for part in parts[:-1]]
@@ -218,7 +219,7 @@ class Smpp(Carrier):
         try:
             await self._session()
         except CarrierError as error:
-            if error.account:
+            if error.fault is Fault.ACCOUNT:
                 await asyncio.sleep(ACCOUNT_PAUSE)
 
     def _deliver(self, session, command, sequence, body):
@@ -252,7 +253,9 @@ def _refusal(status, taken, parts):
     if not taken:
         return error
     reason = f"{error}, after {taken} of {parts} parts were taken"
-    return CarrierError(reason, permanent=error.permanent, in_doubt=not error.permanent)
+    if error.permanent:
+        return CarrierError(reason, Fault.PERMANENT)
+    return CarrierError(reason, in_doubt=True)
 
 
 def _from(from_):

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from texting.carriers import CONNECT_TIMEOUT, CarrierError, pdus
+from texting.carriers import CONNECT_TIMEOUT, CarrierError, Fault, pdus
 from texting.carriers.tls import reason_of
 
 IDLE = 30  # seconds of silence until the peer is probed
@@ -195,7 +195,7 @@ class Bind:
         try:
             status, _ = await session.ask(*self._request)
             if status != pdus.OK:
-                raise CarrierError(f"SMPP: bind: {pdus.reason(status)}", account=True)
+                raise CarrierError(f"SMPP: bind: {pdus.reason(status)}", Fault.ACCOUNT)
             self.session = session
         finally:
             if not self.open:

@@ -169,11 +169,11 @@ class SmsGate(HttpCarrier):
     def error_of(self, answer: Response) -> CarrierError:
         """Return the CarrierError that an answer means."""
         words, status = str(answer.json().get("message", "")), answer.status
-        flags = {
+        facts = {
             "in_doubt": answer.leaves_doubt or (answer.method == "POST" and status == 500),
             "silent": status in (502, 503, 504) and not words,
         }
         is_of_phone = status == 400 and "device" in words.lower()
         said = {400: "no phone is registered"} if is_of_phone else {401: WRONG_LOGIN}
         reason = f"SMSGate: {said.get(status, 'refused')} (HTTP {status})"
-        return self.refusal(answer, 404 if is_of_phone else status, reason, **flags)
+        return self.refusal(answer, 404 if is_of_phone else status, reason, **facts)

@@ -91,9 +91,8 @@ class Telnyx(HttpCarrier):
     lists_incoming = True  # the STOPs
     leaves_to_apprise = True
     callback_methods = ("POST",)
-    codes, reasons = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, no_route={40309}), REASONS
+    codes, reasons = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, {40309}, opted_out={40300}), REASONS
     delivered, failed = ("delivered",), ("delivery_failed", "sending_failed", "expired")
-    opted_out = 40300
     options: ClassVar = {
         "base_url": "https://api.telnyx.com/v2",
         "public_key": None,

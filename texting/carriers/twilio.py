@@ -16,6 +16,7 @@ from texting.carriers import (
     Callback,
     CarrierError,
     Codes,
+    Fault,
     Listed,
     NotGenuine,
     Outgoing,
@@ -78,9 +79,8 @@ class Twilio(HttpCarrier):
     can_be_asked = lists_incoming = True
     callback_methods = ("POST",)
     longest_answer = 4 * 1024 * 1024  # a page of messages
-    codes, reasons = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, NO_ROUTE), REASONS
+    codes, reasons = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, NO_ROUTE, {21610}), REASONS
     delivered, failed = ("delivered", "read"), ("undelivered", "failed", "canceled")
-    opted_out = 21610
     options: ClassVar = {
         "base_url": "https://api.twilio.com",
         "account": None,
@@ -190,7 +190,7 @@ class Twilio(HttpCarrier):
         status = self.get_json(f"{self._account}.json").get("status")
         if status not in ("active", None):
             words = status if status in ("suspended", "closed") else "not active"
-            raise CarrierError(f"Twilio: the account is {words}", account=True)
+            raise CarrierError(f"Twilio: the account is {words}", Fault.ACCOUNT)
 
     def balance(self) -> str | None:
         self.check()

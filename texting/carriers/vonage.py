@@ -90,10 +90,9 @@ class Vonage(HttpCarrier):
     """
 
     name, title = "vonage", "Vonage"
-    codes, reasons = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, no_route={"15"}), UNDELIVERED
+    codes, reasons = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, {"15"}, opted_out={9}), UNDELIVERED
     callback_methods = ("GET", "POST")
     delivered, failed = ("delivered",), ("expired", "failed", "rejected")
-    opted_out = 9
     options: ClassVar = {
         "base_url": "https://rest.nexmo.com",
         "signature_secret": None,

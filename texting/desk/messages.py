@@ -243,12 +243,12 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     action = pressed(ACTIONS)
     if action not in DECISIONS:
         operator()
-    now, value = clock.now(), request.form[action]
+    now, value = results.instant(action, g.person), request.form[action]
     card, gone = of_card(value, action), 0
     ids = read_ids(value) if card is None else card
     if card is None:
         found = in_order(ids, listings.seen_by(g.person, ids))
-    elif action in results.OF_MANY:
+    elif action in ("approve", "refuse"):
         found = listings.still_awaiting(g.person, ids)
         gone = len(ids) - len(found)
     else:
@@ -261,7 +261,7 @@ def change(message_id: uuid.UUID | None = None) -> Response:
             done, left = done + each_done, left + each_left
     finally:
         if done or left:
-            results.keep(action, done, left, now)
+            results.keep(action, len(done), left, now)
     if absent := len(ids) - len(found) - gone:
         flash(f"{counted(absent, 'text')} not changed: there is no such message here.")
     if gone:
@@ -294,7 +294,7 @@ def of_card(value: str, action: str) -> list[uuid.UUID] | None:
     undone = results.of_many(value, action, g.person)
     if undone is not None:
         return undone
-    if action not in results.OF_MANY or not value.startswith("all."):
+    if action not in ("approve", "refuse") or not value.startswith("all."):
         return None
     try:
         return cards.read_value(value)

@@ -1,7 +1,7 @@
 """What a person's buttons did to texts within the last minute, for decisions with Undo.
 
-The session's cookie keeps the ids, so it outlasts a reload and the browser's Back. Of more than a
-page it keeps the first ones and how many there were: the audit has the others.
+The audit has the texts that a button changed. The session's cookie has when it was pressed, and
+what it left unchanged, so results outlast a reload and the browser's Back.
 """
 
 import re
@@ -9,22 +9,23 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property
+from itertools import accumulate
 
 from flask import session
 
 from texting.access.audit import Action
 from texting.access.keys import ApiKey
-from texting.database import EPOCH, MILLISECOND
+from texting.database import EPOCH, MILLISECOND, clock
 from texting.desk.entries import Entry
 from texting.desk.lists import PAGE
 from texting.desk.words import counted
-from texting.messages.decisions import UNDO_WITHIN, decided_at, stay_until
+from texting.messages.decisions import UNDO_WITHIN, can_undo, decided_at
 
 MOST = 2 * (PAGE + 1)
-"""The most ids of all results, where each result counts as one more: two pages.
+"""The most texts of all results, where each result counts as one more: two pages.
 
-They take 3 KB at most. The web refuses a head with more than 4 KB of cookies, of whoever's.
+So many ids take 3 KB of the cookie at most. The web refuses a head with more than 4 KB of cookies,
+of whoever's.
 """
 
 PAST = {
@@ -39,11 +40,17 @@ PAST = {
 """The names of the buttons, with the words for what became of the texts."""
 
 NOUNS = {"approve": "Approval", "refuse": "Refusal", "cancel": "Cancellation"}
-NAMED = 3  # texts that a result names
-OF_MANY = {"approve": Action.APPROVED, "refuse": Action.REFUSED}
-"""What can be done to more than a page of texts, by the names of the buttons."""
+AUDITED = {
+    "approve": Action.APPROVED,
+    "refuse": Action.REFUSED,
+    "cancel": Action.CANCELLED,
+    "retry": Action.RETRIED,
+    **dict.fromkeys(("undo-approve", "undo-refuse", "undo-cancel"), Action.UNDONE),
+}
+"""What the audit calls them."""
 
-_MANY = re.compile("at[.]([0-9]{1,15})")
+NAMED = 3  # texts of a result of more than a page
+_MANY = re.compile("at[.]([0-9]{1,14})")  # up to the year 5138
 
 
 @dataclass
@@ -51,20 +58,12 @@ class Result:
     """What one button did, with the texts as they are now."""
 
     action: str
-    changed: list[Entry]
-    unchanged: list[Entry]
-    shown_for: int  # seconds
-    many: "Many | None" = None
-
-    @property
-    def count(self) -> int:
-        """How many texts were changed."""
-        return self.many.changed if self.many else len(self.changed)
-
-    @property
-    def others(self) -> int:
-        """How many were not, and are not among `unchanged`."""
-        return self.many.unchanged - len(self.unchanged) if self.many else 0
+    changed: list[Entry]  # the first ones, if they are more than a page
+    unchanged: list[Entry]  # likewise
+    count: int  # of all that were changed
+    others: int  # that were not, and are not among `unchanged`
+    left: int  # seconds in which all texts that are still here can be undone for certain
+    value: str  # of the button that undoes them
 
     def said(self, count: int) -> str:
         """Return what became of so many texts: "2 texts refused", "Refusal of 2 texts undone"."""
@@ -91,95 +90,67 @@ class Result:
         name = f"undo-{self.action}"
         return name if name in PAST and self.count else None
 
-    @property
-    def left(self) -> int:
-        """The seconds in which all texts that are still here can be undone for certain."""
-        return self.many.left if self.many else min(self._left.values(), default=0)
 
-    @property
-    def value(self) -> str:
-        """The value of that button: the ids of these texts."""
-        return f"at.{self.many.at}" if self.many else ".".join(id.hex for id in self._left)
+def instant(action: str, person: ApiKey) -> datetime:
+    """Return now, or the next instant at which the person did nothing alike.
 
-    @cached_property
-    def _left(self):
-        """The seconds for each text that can be undone."""
-        each = ((e.message.id, e.undone_within(self.action, self.shown_for)) for e in self.changed)
-        return {id: left for id, left in each if left}
+    By it the audit tells what a button has changed. Of two tabs in the same millisecond, it tells
+    what both did.
+    """
+    now = clock.now()
+    while decided_at(now, AUDITED[action], person.id):
+        now += MILLISECOND
+    return now
 
 
-@dataclass
-class Many:
-    """What a button did to more than a page of texts."""
-
-    at: int  # milliseconds since 1970
-    changed: int
-    unchanged: int
-    left: int  # seconds in which some can be undone
-
-
-def keep(action: str, changed: list[uuid.UUID], unchanged: list[uuid.UUID], now: datetime) -> None:
-    """Keep what a button did, in place of earlier results about the same texts."""
-    ids, counts = {*changed, *unchanged}, []
-    if len(ids) > PAGE:
-        counts = [len(changed), len(unchanged)]
-        changed, unchanged = changed[:NAMED], unchanged[:NAMED]
-    kept = [[(now - EPOCH) // MILLISECOND, action, changed, unchanged, *counts]]
-    room = MOST - len(changed) - len(unchanged) - 1
-    for at, earlier, *texts, counts in map(_whole, session.get("results", ())):
-        done, missed = ([id for id in each if id not in ids] for each in texts)
-        room -= len(done) + len(missed) + 1
-        if room >= 0 and (done or missed):
-            kept.append([at, earlier, done, missed, *counts])
-    session["results"] = kept
+def keep(action: str, changed: int, unchanged: list[uuid.UUID], now: datetime) -> None:
+    """Keep when a button was pressed, and what it left unchanged beside so many changed texts."""
+    named = unchanged if changed + len(unchanged) <= PAGE else unchanged[:NAMED]
+    kept = [((now - EPOCH) // MILLISECOND, action, named, len(unchanged) - len(named))]
+    kept += session.get("pressed", ())
+    sizes = accumulate(len(missed) + 1 for _, _, missed, _ in kept)
+    session["pressed"] = [each for each, size in zip(kept, sizes, strict=True) if size <= MOST]
+    session.pop("results", None)  # as an older version kept them: there is no room for both
 
 
 def of_many(value: str, action: str, person: ApiKey) -> list[uuid.UUID] | None:
-    """Return the ids of the texts that a person's button undoes, if it is that of Many."""
-    found, done = _MANY.fullmatch(value), OF_MANY.get(action.removeprefix("undo-"))
-    if not found or not done or not action.startswith("undo-"):
+    """Return the ids of the texts that a person's button undoes, if it is that of many."""
+    found, undone = _MANY.fullmatch(value), action.removeprefix("undo-")
+    if not found or undone == action:
         return None
-    return decided_at(EPOCH + int(found[1]) * MILLISECOND, done, person.id)
+    return decided_at(EPOCH + int(found[1]) * MILLISECOND, AUDITED[undone], person.id)
 
 
 def latest(
     entries: Callable[[set[uuid.UUID]], list[Entry]], person: ApiKey, now: datetime
 ) -> list[Result]:
-    """Return the results of the last minute, the latest first.
+    """Return the results of the last minute, the latest first, each without texts of a later one.
 
     `entries` reads texts by their ids; a result without any that still exists is left out.
     """
-    kept = [
-        (at, action, texts, counts, left)
-        for at, action, *texts, counts in map(_whole, session.get("results", ()))
-        if (left := _seconds(EPOCH + at * MILLISECOND + UNDO_WITHIN - now))
-    ]
-    ids = {id for _, _, texts, *_ in kept for id in (*texts[0], *texts[1])}
+    pressed, seen, room = [], set(), MOST
+    for milliseconds, action, missed, others in session.get("pressed", ()):
+        at = EPOCH + milliseconds * MILLISECOND
+        if seconds := max(0, (at + UNDO_WITHIN - now) // timedelta(seconds=1)):
+            done = decided_at(at, AUDITED[action], person.id)
+            done, missed = ([id for id in ids if id not in seen] for ids in (done, missed))
+            seen.update(done, missed)
+            named = done if len(done) <= PAGE else done[:NAMED]
+            room -= len(named) + len(missed) + 1
+            if room >= 0:
+                pressed.append((at, action, len(done), named, missed, others, seconds))
+    ids = {id for _, _, _, named, missed, _, _ in pressed for id in (*named, *missed)}
     found = {entry.message.id: entry for entry in entries(ids)}
     results = []
-    for at, action, texts, counts, left in kept:
-        done, missed = ([found[id] for id in each if id in found] for each in texts)
-        if done or missed:
-            many = (
-                Many(at, *counts, _left_of_many(at, action, person, left, now)) if counts else None
-            )
-            results.append(Result(action, done, missed, left, many))
+    for at, action, count, named, missed, others, seconds in pressed:
+        changed, unchanged = ([found[id] for id in ids if id in found] for ids in (named, missed))
+        if count > PAGE:
+            left = seconds if can_undo(at, AUDITED[action], person.id) else 0
+            value = f"at.{(at - EPOCH) // MILLISECOND}"
+        else:
+            each = {e.message.id: e.undone_within(action, seconds) for e in changed}
+            left = min(filter(None, each.values()), default=0)
+            count, value = len(changed), ".".join(id.hex for id, left in each.items() if left)
+        if changed or unchanged:
+            results.append(Result(action, changed, unchanged, count, others, left, value))
     return results
-
-
-def _whole(kept):
-    at, action, done, missed, *counts = kept
-    return at, action, done, missed, counts
-
-
-def _left_of_many(at, action, person, shown_for, now):
-    """Return for how many of these seconds some of many texts can be undone for certain."""
-    if action not in OF_MANY:
-        return 0
-    until = stay_until(EPOCH + at * MILLISECOND, OF_MANY[action], person.id, now)
-    return min(shown_for, _seconds(until - now)) if until else 0
-
-
-def _seconds(length):
-    """Return the whole seconds of a length of time; 0 if it is over."""
-    return max(0, length // timedelta(seconds=1))

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
 
-from peewee import Case, chunked, fn
+from peewee import Case, chunked
 
 from texting.access.audit import Action, Audit
 from texting.access.keys import ApiKey
@@ -222,26 +222,26 @@ def read_note(words: str | None) -> str | None:
 
 
 def decided_at(at: datetime, action: Action, who_key: int) -> list[UUID]:
-    """Return the ids of the messages on which a person decided at an instant."""
-    return [id for (id,) in _decided_at(at, action, who_key).tuples()]
+    """Return the ids of the messages on which a person decided at an instant.
 
-
-def stay_until(at: datetime, action: Action, who_key: int, now: datetime) -> datetime | None:
-    """Return until when what a person decided at an instant can be undone, or None.
-
-    Of what was approved, those that may be sent at any time do not count.
+    They are in the order in which they were to be sent.
     """
-    these = Message.id.in_(_decided_at(at, action, who_key)) & Message.to.is_null(False)
+    decided = _decided_at(at, action, who_key).order_by(Message.first_send_at, Message.id)
+    return [id for (id,) in decided.tuples()]
+
+
+def can_undo(at: datetime, action: Action, who_key: int) -> bool:
+    """Return whether some of what a person decided at an instant can be undone, unless too late."""
+    stays = Message.status == Status.CANCELLED
     if action == Action.APPROVED:
-        stays = IS_WAITING & Message.approved & (Message.send_at > now) & ~Attempt.in_doubt()
-        return Message.select(fn.MIN(Message.send_at)).where(these, stays).scalar()
-    is_there = Message.select().where(these, Message.status == Status.CANCELLED).exists()
-    return at + UNDO_WITHIN if is_there else None
+        stays = IS_WAITING & Message.approved & ~Attempt.in_doubt()
+    return _decided_at(at, action, who_key).where(stays, Message.to.is_null(False)).exists()
 
 
 def _decided_at(at, action, who_key):
     theirs = (Audit.at == at) & (Audit.who_key == who_key) & (Audit.what == action)
-    return Audit.select(Audit.message_id).where(theirs, Audit.message_id.is_null(False))
+    decided = Audit.select(Audit.message_id).where(theirs, Audit.message_id.is_null(False))
+    return Message.select(Message.id).where(Message.id.in_(decided))
 
 
 def revoke(key: ApiKey, now: datetime) -> bool:

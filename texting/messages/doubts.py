@@ -80,20 +80,20 @@ def to_ask(carrier: str, now: datetime, limit: int) -> list[Attempt]:
 
     Their messages are waiting, and no scheduler is asking about them yet.
     """
-    due = _is_unclear_at(carrier) & _is_to_ask(now)
+    due = _is_to_ask(carrier, now)
     waiting = Attempt.select().join(Message).where(due, has_status(*WAITING))
     return [*waiting.order_by(Attempt.ask_at).limit(limit)]
 
 
 def take(message_id: uuid.UUID, carrier: str, sender: uuid.UUID, now: datetime) -> bool:
     """Claim the question about a message; return False if another scheduler has claimed it."""
-    own = _is_unclear_at(carrier) & _is_to_ask(now) & (Attempt.message == message_id)
+    own = _is_to_ask(carrier, now) & (Attempt.message == message_id)
     return Attempt.update(sender=sender).where(own).execute() > 0
 
 
 def ask_again_at(message_id: uuid.UUID, carrier: str, at: datetime) -> None:
     """Set when a carrier is next asked about a message; any scheduler may ask."""
-    own = _is_unclear_at(carrier) & IS_ASKED_ABOUT & (Attempt.message == message_id)
+    own = _is_asked(carrier) & (Attempt.message == message_id)
     Attempt.update(ask_at=at, sender=None).where(own).execute()
 
 
@@ -146,7 +146,7 @@ def carriers_asked() -> Iterator[str]:
 
 def unclear_at(carrier: str, message_id: uuid.UUID) -> list[Attempt]:
     """Return the unclear attempts of a message about which this carrier is asked, oldest first."""
-    own = _is_unclear_at(carrier) & IS_ASKED_ABOUT & (Attempt.message == message_id)
+    own = _is_asked(carrier) & (Attempt.message == message_id)
     return [*Attempt.select().where(own).order_by(Attempt.claim_number)]
 
 
@@ -156,7 +156,7 @@ def forget(carrier: str, before: datetime | None = None) -> int:
     From now on they count like texts in doubt at a carrier that cannot be asked. With `before`,
     leave out those first given to it after that instant.
     """
-    old = (Attempt.carrier == carrier) & IS_ASKED_ABOUT & Attempt.sender.is_null()
+    old = _is_asked(carrier) & Attempt.sender.is_null()
     if before:
         old &= Attempt.begun_at <= before
     ids = {each.message_id for each in Attempt.select(Attempt.message).where(old).limit(FEW)}
@@ -179,7 +179,7 @@ def rule_out(
 
     Return the message as it is now, None if it is gone. `words` are the carrier's, if it refused.
     """
-    own = _is_unclear_at(carrier) & IS_ASKED_ABOUT & (Attempt.message == message.id)
+    own = _is_asked(carrier) & (Attempt.message == message.id)
     told = {"words": words} if words else {}
     ruled_out = Attempt.update(result=result, ended_at=now, ask_at=None, sender=None, **told)
     ruled_out.where(own).execute()
@@ -193,9 +193,9 @@ def deaths(message: Message) -> int:
     return Attempt.select().where(since, Attempt.words == DIED).count()
 
 
-def _is_to_ask(now):
-    return (Attempt.ask_at <= now) & Attempt.sender.is_null()
+def _is_asked(carrier):
+    return (Attempt.carrier == carrier) & IS_ASKED_ABOUT
 
 
-def _is_unclear_at(carrier):
-    return (Attempt.carrier == carrier) & IS_UNCLEAR
+def _is_to_ask(carrier, now):
+    return _is_asked(carrier) & (Attempt.ask_at <= now) & Attempt.sender.is_null()

@@ -262,9 +262,7 @@ class Message(Table):
         columns = Message.in_doubt, Message.lane, Message.cancelled_by, Message.expires_at
         this = Message.select(*columns, Message.claims_before_retry).where(Message.id == self.id)
         if found := db.lock_rows(this).first():
-            self.in_doubt, self.lane = found.in_doubt, found.lane
-            self.cancelled_by, self.expires_at = found.cancelled_by, found.expires_at
-            self.claims_before_retry = found.claims_before_retry
+            self.__data__.update(found.__data__)
 
     def note_error(self, error: str, now: datetime) -> None:
         """Store what a carrier said about this message, which goes on waiting."""

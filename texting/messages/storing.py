@@ -35,9 +35,9 @@ def store(request: Request) -> None:
     """Keep a new message for good.
 
     Raise KeyRevoked or KeyPaused if its key has been stopped just now, AlreadyAnswered if its
-    idempotency key is taken, OnDoNotCallList if its recipient wants no
-    texts, LimitReached if its key or its recipient may have no more, TooManyParts if its key may
-    never have so many, or the database's error.
+    idempotency key is taken, OnDoNotCallList if its recipient wants no texts, LimitReached if its
+    key or its recipient may have no more, TooManyParts if its key may never have so many, or the
+    database's error.
     """
     outcome = queue.insert(request)
     if isinstance(outcome, Exception):

@@ -171,7 +171,7 @@ def _change_due(update: ModelUpdate, due: ModelSelect, still: SQL, now: datetime
             raise
 
     def change(ids):
-        these = locked(Message.id, Message.select(Message.id).where(Message.id.in_(ids)))
+        these = locked(Message.id, due.where(Message.id.in_(ids)))
         return Message.change(update.where(these, still))
 
     def put_off(id):

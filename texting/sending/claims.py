@@ -10,7 +10,6 @@ from datetime import datetime
 from functools import cache
 from itertools import product
 from random import sample
-from typing import NamedTuple
 from uuid import UUID
 
 from texting.access.keys import ids_of
@@ -21,14 +20,6 @@ from texting.messages.model import IS_SENDABLE, Message, Status
 
 AT_ONCE = 100
 """How many pairs of lane and key one statement looks up, or more if more are claimed."""
-
-
-class Found(NamedTuple):
-    """A text that could be claimed, with few columns: reading the others may be what breaks."""
-
-    id: UUID
-    key_id: int
-    send_at: int
 
 
 def lanes(known: Collection[str] = ()) -> list[str]:
@@ -89,9 +80,11 @@ class Turns:
         limit: int,
         may_take: Callable[[Lane, str], bool],
         is_probe: bool = False,
-        take: Callable | None = None,
+        by: str = "claim",
     ) -> list[Message]:
         """Take up to `limit` messages that may be sent, in equal shares of the keys.
+
+        `by` is the statement; "claimable" only finds most of them, some twice.
 
         Call this in a transaction. Automatic replies come first, then urgent keys, then the others,
         but a probe is simply the next in turn. Each key's longest due comes first; what a key
@@ -113,15 +106,11 @@ class Turns:
                     break
                 asked = {key: place for place, (_, key) in enumerate(pairs)}
                 share = room // len(asked)
-                more = (take or _claim)(pairs, share)
+                sql, values = statement(by, pairs=array(pairs), share=share)
+                more = [*Message.raw(sql, *values)]
                 claimed += sorted(more, key=lambda m: (asked[m.key_id], m.send_at, m.id))
                 self._note(pairs, Counter(message.key_id for message in more), share)
         return claimed
-
-    def find(self, limit: int, may_take: Callable[[Lane, str], bool], is_probe: bool) -> list[UUID]:
-        """Return the ids of messages that `claim` would take, or most of them."""
-        found = self.claim(limit, may_take, is_probe, _find)
-        return [*dict.fromkeys(each.id for each in found)]
 
     def put_back(self, messages: Collection[Message]) -> None:
         """Give the next turns to the keys of claimed messages that could not go yet."""
@@ -166,18 +155,8 @@ def _keys_with_texts():
         return dict(run("keys_with_texts").fetchall())
 
 
-def _claim(pairs, share):
-    sql, values = statement("claim", pairs=array(pairs), share=share)
-    return [*Message.raw(sql, *values)]
-
-
 def claim_these(ids: Collection[UUID]) -> list[Message]:
     """Take those of these messages that may still be sent, as `claim` does."""
     claim = Message.update(status=Status.SENDING, claim_number=Message.claim_number + 1)
     claim = claim.where(Message.id.in_([*ids]), IS_SENDABLE).returning(Message)
     return [*claim.execute()]
-
-
-def _find(pairs, share):
-    found = run("claimable", pairs=array(pairs), share=share).fetchall()
-    return [Found(Message.id.python_value(id), *more) for id, *more in found]

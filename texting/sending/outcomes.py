@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from texting import recipients
 from texting.access.rules import KeyRules, Rules
-from texting.carriers import LISTED_WITHIN, Carrier, CarrierError
+from texting.carriers import LISTED_WITHIN, Carrier, CarrierError, Fault
 from texting.messages.model import WAITING, Message, Status
 from texting.recipients import Recipient, Residence
 from texting.recipients.hours import BusinessHours, NeverOpens
@@ -242,11 +242,12 @@ def after_error(
     """
     if has_other and error.no_route:
         return Outcome(Status.QUEUED, str(error))
-    moves_on = (has_other and error.account) or (terms.are_several and error.unreached)
+    refuses_account = error.fault is Fault.ACCOUNT
+    moves_on = (has_other and refuses_account) or (terms.are_several and error.unreached)
     behind_others = now  # the text itself may be at fault
-    if (error.too_fast or moves_on) and not message.auto_reply_to:
+    if (error.fault is Fault.TOO_FAST or moves_on) and not message.auto_reply_to:
         return Outcome(Status.QUEUED, str(error), behind_others if is_probe else None)
-    is_about_carrier = error.account or (is_probe and error.silent and not error.in_doubt)
+    is_about_carrier = refuses_account or (is_probe and error.silent and not error.in_doubt)
     if is_about_carrier and not message.auto_reply_to:
         return Outcome(Status.QUEUED, send_at=behind_others)
     last = message.attempts >= message.max_retries
@@ -279,7 +280,8 @@ def after_no_answer(message: Message, terms: Terms, now: datetime) -> Outcome | 
 
 def is_refusal(error: CarrierError) -> bool:
     """Return whether an error is a refusal of a text, and not about the carrier alone."""
-    return not (error.in_doubt or error.silent or error.account or error.too_fast)
+    of_carrier = error.fault in (Fault.TOO_FAST, Fault.ACCOUNT)
+    return not (error.in_doubt or error.silent or of_carrier)
 
 
 def asked_again_after(
@@ -289,7 +291,7 @@ def asked_again_after(
 
     The older a doubt is, the more rarely a text is given again.
     """
-    if error.account:  # its pause says when
+    if error.fault is Fault.ACCOUNT:  # its pause says when
         return timedelta(0)
     if terms.keeps_ids:
         return min(max(age, GIVEN_AGAIN_AFTER), LONGEST_REPEAT_PAUSE)

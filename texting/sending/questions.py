@@ -12,7 +12,7 @@ from typing import Any
 from texting.access import do_not_call
 from texting.access.keys import ApiKey, rules_of
 from texting.access.places import residences
-from texting.carriers import CarrierError
+from texting.carriers import CarrierError, Fault
 from texting.database import db
 from texting.messages import doubts, receipts
 from texting.messages.attempts import DIED, IS_UNDER_WAY, Result
@@ -175,7 +175,7 @@ class QuestionRecorder(Recorder):
             message.read_again()
             outcome = outcomes.after_no_answer(message, send.terms, now)
             is_moved = outcome and message.settle(outcome, now)
-            if not is_moved and not error.account:
+            if not is_moved and error.fault is not Fault.ACCOUNT:
                 message.note_error(str(error), now)
             doubts.ask_again_at(message.id, self.name, at)
         if is_moved:

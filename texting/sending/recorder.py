@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 
-from texting.carriers import CarrierError, OptOut
+from texting.carriers import CarrierError, Fault, OptOut
 from texting.carriers.lanes import Lane, Routes
 from texting.database import db, skip_broken, skip_on_error
 from texting.messages import doubts, receipts
@@ -87,8 +87,9 @@ class Recorder:
         if isinstance(answer.error, NotSent):
             self.retry(self.set_aside, send.message, now)
         else:
-            knows_no_more = not (answer.error or self.terms.settles_doubts)
-            unrecorded = CarrierError(UNRECORDED, in_doubt=True, permanent=knows_no_more)
+            may_go_again = answer.error or self.terms.settles_doubts
+            fault = Fault.TEMPORARY if may_go_again else Fault.PERMANENT
+            unrecorded = CarrierError(UNRECORDED, fault, in_doubt=True)
             self.retry(self.record_not_accepted, send, unrecorded, now)
         self.given_up.discard(send)
 
@@ -126,7 +127,7 @@ class Recorder:
             return answer._replace(error=CarrierError(error.reason, no_route=True))
         accepted_at = self.watch.state.last_accepted_at
         is_usual = not send.is_probe and send.kind is not Kind.AGAIN
-        others_accepted = error.account and is_usual and accepted_at
+        others_accepted = error.fault is Fault.ACCOUNT and is_usual and accepted_at
         if others_accepted and was_refused(send.message, self.name, error.reason, accepted_at):
             return answer._replace(error=CarrierError(error.reason))
         return answer
@@ -172,7 +173,7 @@ class Recorder:
 
     def record_opt_out(self, message: Message, error: CarrierError, now: datetime) -> None:
         """Record that a recipient told the carrier to stop, if that is why it did not accept."""
-        if error.opted_out:
+        if error.fault is Fault.OPTED_OUT:
             said = OptOut(message.to, stop=True, source="carrier")
             self.counts["blocked"] += opt_outs.record_opt_out(said, now, self.terms.key.check_dnc)
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from texting.carriers import Carrier, CarrierError, IncomingText, OptOut, Report, TooFast
+from texting.carriers import Carrier, IncomingText, OptOut, Report, TooFast
 from texting.database import skip_broken, skip_on_error
 from texting.replies import inbound
 from texting.replies.inbound import ReplyRules
@@ -69,9 +69,8 @@ class ReportRecorder:
             return
         error, self.registering = self.registering.exception(), None
         self.register_at = clock.monotonic() + REGISTERED_AGAIN_AFTER if error else math.inf
-        if error:  # the message of a bug may hold a secret
-            problem = error if isinstance(error, CarrierError) else type(error).__name__
-            self.watch.warn_hourly("is not told where to call back", problem)
+        if error:
+            self.watch.warn_hourly("is not told where to call back", error)
 
     def read_list(self) -> None:
         """Begin to read the list of incoming texts, every few minutes: callbacks may get lost.
@@ -123,19 +122,17 @@ class ReportRecorder:
 
     def take_part(self) -> None:
         """Take a part of the list from the carrier, or give up until later."""
-        reading, error, problem = self.reading, self.asked.exception(), None
-        if error:  # the message of a bug may hold a number
-            problem = error if isinstance(error, CarrierError) else type(error).__name__
-        elif reading.parts == MOST_PARTS:
+        reading, problem = self.reading, self.asked.exception()
+        if not problem and reading.parts == MOST_PARTS:
             problem = "there are too many, and the oldest are not read"
-        else:
-            reading.replies, reading.rest = self.asked.result()
-            reading.parts += 1
-        self.asked = None
         if problem:
             self.watch.warn_hourly("cannot list incoming texts", problem)
             self.read_at = self.watch.clock.monotonic() + LISTED_AGAIN_AFTER
             self.reading = None
+        else:
+            reading.replies, reading.rest = self.asked.result()
+            reading.parts += 1
+        self.asked = None
 
     def record_some(self) -> None:
         """Record some texts of the list, except the latest."""
@@ -158,15 +155,14 @@ class ReportRecorder:
         if any(isinstance(event, TooFast) for event in self.unrecorded):
             self.watch.note_too_fast()
         some = self.unrecorded[:RECORDED_AT_ONCE]
-        at_once = next(
-            (n for n, each in enumerate(some) if isinstance(each, IncomingText)), len(some)
-        )
+        replies = (n for n, each in enumerate(some) if isinstance(each, IncomingText))
+        at_once = next(replies, len(some)) or 1
 
         def record(events):
             inbound.record(events, now, self.rules)
 
-        skip_broken(record, some[: at_once or 1], log, self.not_recorded)
-        del self.unrecorded[: at_once or 1]
+        skip_broken(record, some[:at_once], log, self.not_recorded)
+        del self.unrecorded[:at_once]
         return bool(some)
 
     def not_recorded(self, event: Report) -> str:

@@ -6,10 +6,13 @@ One scheduler at a time does this.
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Self
+from functools import partial
+from typing import NamedTuple, Self
+from uuid import UUID
 
-from peewee import SQL, IntegerField
+from peewee import SQL, Expression, IntegerField
 
 from texting.access.audit import Action, Audit
 from texting.database import PAGE, PAST, InstantField, Table, db, isoformat, skip_broken
@@ -58,91 +61,79 @@ def redact_and_purge(settings: Settings, now: datetime) -> Counter:
         return Counter()
     done, until = Counter({"replies purged": Reply.purge_old(now - min(kept))}), {}
     forgotten = OptOutMessage.forget(now - min(kept))
-    if settings.keep_messages:
-        before = now - settings.keep_messages
-        done["purged"], until["purged_until"] = purge_some(row.purged_until, before)
-    if settings.keep_texts:
-        before = now - settings.keep_texts
-        done["redacted"], until["redacted_until"] = redact_oldest(row.redacted_until, before)
+    for change, lasts in ((PURGE, settings.keep_messages), (REDACT, settings.keep_texts)):
+        if lasts:
+            name = f"{change.past}_until"
+            done[change.past], until[name] = by_age(change, getattr(row, name), now - lasts)
     next_at = now if +done or forgotten else Retention.next_at
     Retention.update(next_at=next_at, **until).execute()
     return +done
 
 
-def purge_some(since: datetime | None, before: datetime) -> tuple[int, datetime | None]:
-    """Delete some messages that ended between two instants.
-
-    Return how many, and the instant before which nothing is left except what broke this.
-    """
-    old = Message.finished_at < before
-    if since:
-        old &= Message.finished_at >= since
-    some = Message.select(Message.id).where(old, has_status(*FINISHED)).limit(PAGE)
-    ids = [message.id for message in some]
-
-    def purge(ids):
-        return Message.delete().where(old, Message.id.in_(ids)).execute()
-
-    purged = sum(skip_broken(purge, ids, log, "message {} is not purged".format))
-    return purged, before if len(ids) < PAGE else since
+def _purge(which, ids):
+    return Message.delete().where(which, Message.id.in_(ids)).execute()
 
 
-def redact_oldest(since: datetime | None, before: datetime) -> tuple[int, datetime]:
-    """Redact some messages that ended between two instants, the oldest first.
+def _redact(which, ids):
+    redact = Message.update(REDACTED).where(which, Message.id.in_(ids)).returning(Message.id)
+    with db.transaction():
+        if redacted := [each.id for each in redact]:
+            Attempt.forget(redacted, without_place)
+    return len(redacted)
 
-    Return how many, and the instant before which nothing is left to redact: the next call begins
+
+class Change(NamedTuple):
+    """What becomes of messages that have ended."""
+
+    past: str
+    apply: Callable[[Expression, list[UUID]], int]
+    action: Action  # in the audit, if a person asks for it
+    is_left: Expression  # whether it has not been done
+
+
+PURGE = Change("purged", _purge, Action.PURGED, SQL("true"))
+REDACT = Change("redacted", _redact, Action.REDACTED, Message.message.is_null(False))
+
+
+def by_age(change: Change, since: datetime | None, before: datetime) -> tuple[int, datetime]:
+    """Change some messages that ended between two instants, the oldest first.
+
+    Return how many, and the instant before which nothing is left to change: the next call begins
     there, or it would read everything redacted before. Skip a message that breaks this.
     """
-    old = HAS_ENDED & Message.message.is_null(False) & (Message.finished_at < before)
-
-    def redact(ids):
-        return Message.update(REDACTED).where(old, Message.id.in_(ids)).execute()
-
+    old = HAS_ENDED & change.is_left & (Message.finished_at < before)
     since = Message.finished_at >= since if since else SQL("true")
     found = []
     for status in FINISHED:  # one index lookup each
         some = Message.select(Message.finished_at, Message.id).where(Message.status == status, old)
         found.extend(some.where(since).order_by(Message.finished_at).limit(PAGE).tuples())
     oldest = sorted(found)[:PAGE]
-    ids = [id for _, id in oldest]
-    redacted = sum(skip_broken(redact, ids, log, "message {} is not redacted".format))
-    return redacted, oldest[-1][0] if len(oldest) == PAGE else before
-
-
-# By hand: some messages at a time
+    what = f"message {{}} is not {change.past}".format
+    done = skip_broken(partial(change.apply, old), [id for _, id in oldest], log, what)
+    return sum(done), oldest[-1][0] if len(oldest) == PAGE else before
 
 
 def purge(before: datetime, now: datetime) -> int:
-    """Delete some messages that were finished before an instant; return how many."""
-    old = Message.finished_at < before
-    with db.transaction():
-        # Outside the DELETE, or Postgres may select a batch for each row that it reads
-        some = Message.select(Message.id).where(old, has_status(*FINISHED))
-        ids = [message.id for message in some.limit(PAGE)]
-        gone = Message.delete().where(old, Message.id.in_(ids)).execute()
-        if gone:
-            Audit.note(Action.PURGED, now, count=gone, details=f"ended before {isoformat(before)}")
-    return gone
+    """Delete some messages that were finished before an instant, by hand; return how many."""
+    return _by_hand(PURGE, Message.finished_at < before, now, f"ended before {isoformat(before)}")
 
 
 def redact(before: datetime, now: datetime) -> int:
     """Erase number and text of some messages finished before an instant; return how many."""
-    old = has_status(*FINISHED) & (Message.finished_at < before)  # word for word as in the index
-    return _redact(old, now, f"ended before {isoformat(before)}")
+    return _by_hand(REDACT, Message.finished_at < before, now, f"ended before {isoformat(before)}")
 
 
 def redact_number(number: str, now: datetime) -> int:
     """Erase a number and its texts in some finished messages; return how many."""
-    return _redact(Message.to == number, now, "to one number")
+    return _by_hand(REDACT, Message.to == number, now, "to one number")
 
 
-def _redact(which, now, details):
-    which &= HAS_ENDED & Message.message.is_null(False)
-    some = Message.select(Message.id).where(which).limit(PAGE)
-    ids = [each.id for each in some]
+def _by_hand(change, which, now, details):
+    which &= has_status(*FINISHED) & HAS_ENDED & change.is_left  # word for word as in the index
     with db.transaction():
-        redacted = Message.update(REDACTED).where(which, Message.id.in_(ids)).execute()
-        if redacted:
-            Attempt.forget(ids, without_place)
-            Audit.note(Action.REDACTED, now, count=redacted, details=details)
-    return redacted
+        # Outside the change, or Postgres may select a batch for each row that it reads
+        ids = [each.id for each in Message.select(Message.id).where(which).limit(PAGE)]
+        done = change.apply(which, ids)
+        if done:
+            Audit.note(change.action, now, count=done, details=details)
+    return done

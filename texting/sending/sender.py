@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
+from typing import Any
 
 from texting.access import do_not_call
 from texting.access.keys import names_of, rules_of
@@ -67,7 +68,7 @@ class Sender:
     def __init__(self, carrier: Carrier, shared: Shared):
         settings, routes, runtime = shared.settings, shared.routes, shared.runtime
         stop, ended, pulse, retry = shared.stop, shared.ended, shared.pulse, shared.retry
-        self.settings, self.carrier, self.name = settings, carrier, carrier.name
+        self.carrier, self.name = carrier, carrier.name
         self.clock, self.pulse, self.retry, self.routes = runtime.clock, pulse, retry, routes
         is_testers = self.name == TESTERS
         self.listed_with = routes.listed_with(self.name)
@@ -168,40 +169,37 @@ class Sender:
         if self.watch.stop.is_requested or not (choices := self.choices()):
             return 0, []
         try:
-            return self.claim_by(lambda: self.claim_first(choices, room))
+            return self.claim_by(self.claim_first, choices, room)
         except Exception as error:
             if is_outage(error):
                 raise
         self.look_at = 0  # what we know of turns may be wrong
         return self.claim_but_broken(self.choices(), room)
 
-    def claim_first(self, choices: list[Callable], room: int) -> list[Message]:
+    def claim_first(self, choices: list[Callable], room: int, by: str = "claim") -> list[Message]:
         """Claim messages of the first choice that has any; only one after a pause."""
-        claims = (self.turns.claim(room, each, bool(self.watch.probe)) for each in choices)
+        claims = (self.turns.claim(room, each, bool(self.watch.probe), by) for each in choices)
         return next(filter(None, claims), [])
 
     def claim_but_broken(self, choices: list[Callable], room: int) -> tuple[int, list[Send]]:
         """Claim and judge like `claim`; set aside the messages that break this."""
 
-        def claim(ids):
-            return self.claim_by(lambda: claim_these(ids))
-
         def put_off(id):
             set_aside(id, self.clock.now())
 
         with db.atomic():
-            found = (self.turns.find(room, each, bool(self.watch.probe)) for each in choices)
-            ids = next(filter(None, found), [])
-        parts = skip_broken(claim, ids, log, "message {} is set aside".format, put_off)
+            ids = dict.fromkeys(each.id for each in self.claim_first(choices, room, "claimable"))
+        claim, what = partial(self.claim_by, claim_these), "message {} is set aside".format
+        parts = skip_broken(claim, [*ids], log, what, put_off)
         return sum(count for count, _ in parts), [*chain(*(going for _, going in parts))]
 
-    def claim_by(self, claim: Callable[[], list[Message]]) -> tuple[int, list[Send]]:
+    def claim_by(self, claim: Callable, *arguments: Any) -> tuple[int, list[Send]]:
         """Claim messages by a function, and judge them in the same transaction."""
         now, before = self.clock.now(), self.pulse.moment()
         with db.atomic():
             if not self.pulse.beat_in_transaction():
                 return 0, []
-            messages = claim()
+            messages = claim(*arguments)
             sends = [self.send_of(each) for each in messages]
             ready, moves = self.judge(sends, now)
             going = self.within_rate(ready)

@@ -4,7 +4,7 @@ import logging
 from datetime import datetime
 from typing import Any
 
-from texting.carriers import CarrierError
+from texting.carriers import CarrierError, Fault
 from texting.database import db
 from texting.sending.carrier_state import CarrierState, Permission, in_trouble, state_of
 from texting.sending.rate import Rate, Share
@@ -19,13 +19,7 @@ log = logging.getLogger("scheduler")
 class CarrierWatch:
     """Track whether a carrier is usable, from its answers."""
 
-    def __init__(
-        self,
-        name: str,
-        sends: Sends,
-        rate: Rate | None,
-        are_several: bool,
-    ):
+    def __init__(self, name: str, sends: Sends, rate: Rate | None, are_several: bool):
         self.name, self.sends, self.rate = name, sends, rate
         self.stop, self.clock = sends.stop, sends.clock
         self.are_several = are_several
@@ -171,24 +165,27 @@ class CarrierWatch:
         """
         if error:
             self.note_error(error, send.probe, by_text=send.gives)
-        if error and (error.silent or error.in_doubt) and not error.too_fast:
+        fault = error and error.fault
+        if error and (error.silent or error.in_doubt) and fault is not Fault.TOO_FAST:
             return
         if self.state.unanswered:  # as this step or the one before has read, or counted
             CarrierState.reset_unanswered(self.name)
             self.state.unanswered = 0
-        if send.is_probe and not (error and (error.too_fast or error.account)):
+        if send.is_probe and fault not in (Fault.TOO_FAST, Fault.ACCOUNT):
             accepted_at = None if error or send.asking else self.clock.now()
             is_question = not send.gives
             self.end_pause(send.probe, only_outage=is_question, accepted_at=accepted_at)
 
     def warn_hourly(self, what: str, problem: object) -> None:
         """Log a warning about the carrier, the same one once an hour over all schedulers."""
+        if isinstance(problem, BaseException) and not isinstance(problem, CarrierError):
+            problem = type(problem).__name__  # the message of a bug may hold a number or a secret
         if CarrierState.may_log(self.name, f"{what}: {problem}", self.clock.now()):
             log.warning("carrier %s %s: %s", self.name, what, problem)
 
     def note_too_fast(self) -> None:
         """Begin a pause: the carrier said "too fast" to a part of a text, which itself waits."""
-        self.note_error(CarrierError("too fast", too_fast=True), None, by_text=True)
+        self.note_error(CarrierError("too fast", Fault.TOO_FAST), None, by_text=True)
 
     def note_error(self, error: CarrierError, probe: datetime | None, by_text: bool) -> bool:
         """Begin a pause if an error is about the account, the speed or the carrier itself.
@@ -198,9 +195,9 @@ class CarrierWatch:
         name = self.name
         if error.silent:
             self.state.unanswered += 1
-        if error.account:
+        if error.fault is Fault.ACCOUNT:
             cause = {"trouble": str(error)}
-        elif error.too_fast:
+        elif error.fault is Fault.TOO_FAST:
             cause = {"asked_for": error.retry_after}
         elif error.unreached or (error.silent and CarrierState.count_unanswered(name)):
             cause = {"trouble": str(error), "is_down": True}
@@ -211,9 +208,9 @@ class CarrierWatch:
             return True
         instead = CarrierState.stand_in(name) if self.are_several else None
         why = f"{error}; {instead} takes its place" if instead else error
-        if error.account:
+        if error.fault is Fault.ACCOUNT:
             log.error("carrier %s refuses the account, nothing is sent through it: %s", name, why)
-        elif error.too_fast:
+        elif error.fault is Fault.TOO_FAST:
             log.warning("carrier %s says too fast: all schedulers pause", name)
         else:
             log.error("carrier %s is down, and is tried one text at a time: %s", name, why)
