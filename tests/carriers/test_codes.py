@@ -6,7 +6,7 @@ import pytest
 
 from carrier_errors import connect, meaning, refused, send
 from carrier_servers import playing
-from kits import CLASSES, KITS, OURS, WITH_SERVER, codes_of
+from kits import KITS, OURS, WITH_SERVER, codes_of
 
 GROUPS = {"permanent": "for good", "too_fast": "too fast", "account": "the account"}
 
