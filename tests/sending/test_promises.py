@@ -577,9 +577,10 @@ class Promises(RuleBasedStateMachine):
         self, to, max_retries, check_dnc, manual_mode, send_in, count, tester=False, alike=False
     ):
         """A client asks for some texts, which may be equal to one another and to earlier ones."""
-        if is_kept_off(to, check_dnc):
+        key = self.tester if tester else self.key
+        if is_kept_off(to, check_dnc) or ApiKey.get_by_id(key).paused_at:
             return
-        word, key = ("Test", {"key": self.tester}) if tester else ("Hello", {})
+        word = "Test" if tester else "Hello"
         send_date = send_in and self.now + send_in * SECOND
         send_at = send_date or self.next_opening(to) or self.now
         for _ in range(count):
@@ -589,7 +590,7 @@ class Promises(RuleBasedStateMachine):
             create(
                 text, id=id, to=to, max_retries=max_retries, check_dnc=check_dnc,
                 manual_mode=manual_mode, send_date=send_date, send_at=send_at,
-                status=Status.SCHEDULED if send_at > self.now else Status.QUEUED, **key,
+                status=Status.SCHEDULED if send_at > self.now else Status.QUEUED, key=key,
             )  # fmt: skip
             self.orders[id] = Order(to, text, max_retries, send_at, not manual_mode, tester)
             self.budget[to, text] += 1
