@@ -69,6 +69,14 @@ def test_they_are_one_card_with_how_many_where_to_and_three_to_read(request, per
     assert str(alone.id) in html
 
 
+def test_similar_texts_are_read_as_they_were_written(approver):
+    for name in ("<b>Ann & Co ", "Bob ", ""):
+        ask(f"Hi {name}our <i>sale</i> starts on Friday, in both shops.")
+    approver.open()
+    for beginning in ("<mark>&lt;b&gt;Ann &amp; Co</mark> our", "<mark>Bob</mark> our", ">Hi our"):
+        assert f"{beginning} &lt;i&gt;sale&lt;/i&gt; starts" in approver.response.text
+
+
 @pytest.mark.slow
 def test_thousands_of_marks_hold_the_worker_no_longer_than_any_page(approver, monkeypatch):
     """By the time of the processor, between two pauses, in which others are answered."""
