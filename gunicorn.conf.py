@@ -25,6 +25,7 @@ from texting.carriers import Carrier
 from texting.database import Refused
 from texting.monitoring import changed_settings, checks, clocks, dead_scheduler
 from texting.recipients import calendars
+from texting.replies import meaning
 from texting.settings import load_or_exit
 
 HEALTH_LASTS = 1  # seconds; /healthz needs no key, so anybody may ask all the time
@@ -68,6 +69,7 @@ secure_scheme_headers = {}
 def on_starting(server: Arbiter) -> None:
     """Load what all workers share before they fork."""
     recipients.preload()
+    meaning.preload()
     desk.preload(server.app.wsgi())
     if settings.skip_holidays:
         calendars.preload()

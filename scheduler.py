@@ -211,6 +211,8 @@ class Scheduler:
                 if not database.is_outage(error):
                     raise
                 database.disconnect()
+                for sender in self.senders:
+                    sender.may_be_unheard = True
                 if not self.is_busy or not self.stop.seconds_left:
                     raise
                 log.error("the database failed, trying again: %s", database.reason(error))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
+import of_peers  # noqa: E402
 import of_scheduler  # noqa: E402
 import of_stored  # noqa: E402
 import of_web  # noqa: E402
@@ -23,7 +24,7 @@ FIGURES = (
     *(of_web.create, of_web.limited, of_web.silent, of_web.flooded, of_web.start),
     of_web.replies,
     *(of_scheduler.idle, of_scheduler.send, of_scheduler.many, of_scheduler.promote),
-    *(of_scheduler.turns, of_scheduler.events),
+    *(of_scheduler.turns, of_scheduler.events, of_peers.beside, of_peers.before),
     *(of_stored.dnc, of_stored.growth, of_stored.desk, of_stored.usage, of_stored.purge),
 )
 

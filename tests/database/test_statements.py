@@ -24,6 +24,7 @@ EXAMPLES = {  # the values of each, and the columns that it returns
         {"sender": ID, "carrier": FAKE},
         {"message_id", "claim_number", "result"},
     ),
+    "is_any_due": ({"at": NOW}, {"is_due"}),
     "listed": ({"numbers": array([NEW_YORK])}, {"number", "opted_out"}),
     "begin_attempts": (
         {"rows": array([]), "carrier": FAKE, "sender": ID, "now": NOW},

@@ -12,6 +12,9 @@ SELECT * FROM carrier_state WHERE name = :name
 SELECT message_id, claim_number, result FROM attempt
 WHERE sender = CAST(:sender AS uuid) AND carrier = :carrier
 
+-- is_any_due: Find whether a message that was due by an instant may be sent.
+SELECT true AS is_due FROM message WHERE status IN ('queued') AND approved AND send_at <= :at LIMIT 1
+
 -- listed: Find which of these numbers are on the Do Not Call list, and whether they opted out.
 SELECT number, true AS opted_out FROM opt_out
 WHERE number = ANY(ARRAY(SELECT json_array_elements_text(CAST(:numbers AS json))))

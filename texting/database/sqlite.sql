@@ -10,6 +10,9 @@ SELECT * FROM carrier_state WHERE name = :name
 -- open_of_sender: Find what a scheduler gives to a carrier (no result yet), or asks it about.
 SELECT message_id, claim_number, result FROM attempt WHERE sender = :sender AND carrier = :carrier
 
+-- is_any_due: Find whether a message that was due by an instant may be sent.
+SELECT true AS is_due FROM message WHERE status IN ('queued') AND approved AND send_at <= :at LIMIT 1
+
 -- listed: Find which of these numbers are on the Do Not Call list, and whether they opted out.
 SELECT number, true AS opted_out FROM opt_out
 WHERE number IN (SELECT value FROM json_each(:numbers))

@@ -16,6 +16,7 @@ from peewee import SQL, Case, ModelSelect, ModelUpdate, Value
 from texting.access.do_not_call import DoNotCall, OptedOut
 from texting.access.keys import ApiKey, rules_of
 from texting.database import FEW, LAST, MILLISECOND, is_outage, locked, skip_broken
+from texting.database.statements import run
 from texting.messages.attempts import Attempt
 from texting.messages.model import (
     IS_SENDABLE,
@@ -34,7 +35,7 @@ log = logging.getLogger("scheduler")
 
 def is_any_due(at: datetime) -> bool:
     """Return whether a text that was due by then may be sent now."""
-    return Message.select().where(IS_SENDABLE, Message.send_at <= at).exists()
+    return run("is_any_due", at=Message.send_at.db_value(at)).fetchone() is not None
 
 
 def promote(now: datetime, *, check_dnc: str = "asked") -> Counter:

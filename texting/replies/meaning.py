@@ -5,6 +5,7 @@ Pure. It never guesses: a text that says anything besides a no is left to people
 
 import unicodedata
 from enum import Enum
+from functools import cache
 
 import regex
 
@@ -173,17 +174,27 @@ ONLY_A_NO = regex.compile(
     f"(?:{AROUND_OTHER} )*+(?:{_any(map(_word, ALONE))}(?:{AROUND_OTHER} )*+)++"
 )
 PLAIN_HELP = regex.compile(f"(?:{AROUND} )*+(?:{_any(HELP)} (?:{AROUND} )*+)++")
-HAS_NO = regex.compile(
-    rf"\b{_any((*NOES, *opt_outs.STOP))} "
-    rf"|\b{_any(f'{one} (?:{AROUND} )*+{other}' for one, other in PAIRS)} "
-    rf"|\b{_any(_phrase(each) for some in PERHAPS.values() for each in phrases(some))}"
-)
+
+
+@cache  # for most processes read no reply, and this takes a tenth of a scheduler's pass
+def _has_no():
+    return regex.compile(
+        rf"\b{_any((*NOES, *opt_outs.STOP))} "
+        rf"|\b{_any(f'{one} (?:{AROUND} )*+{other}' for one, other in PAIRS)} "
+        rf"|\b{_any(_phrase(each) for some in PERHAPS.values() for each in phrases(some))}"
+    )
+
 
 CORRECT = [
     word
     for word in {*NOES, *opt_outs.STOP, *(word for pair in PAIRS for word in pair), "wrong"}
     if len(word) >= SHORTEST_MISSPELT
 ]
+
+
+def preload() -> None:
+    """Compile the patterns, before the web server forks."""
+    _has_no()
 
 
 def read(text: str) -> Meaning:
@@ -215,7 +226,7 @@ def _suspected(text):
         return Meaning.MAYBE_NO
     for words in _readings(text):
         meant = "".join(f"{_corrected(word)} " for word in words.split())
-        if HAS_NO.search(words) or HAS_NO.search(meant):
+        if _has_no().search(words) or _has_no().search(meant):
             return Meaning.MAYBE_NO
     return Meaning.OTHER
 

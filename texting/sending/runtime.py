@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from texting.database import clock
 
 TICK = 0.2  # seconds, since a signal does not end a sleep
+GATHERED = 0.002  # seconds that an answer waits for others: a round costs much the same for several
 LOOK_EVERY = 1  # seconds for which, while texts are under way, what changes rarely is not read anew
 
 
@@ -40,6 +41,7 @@ class Ended(Queue):
             done = [self.get(timeout=seconds)]
         except Empty:
             return []
+        time.sleep(GATHERED)
         while not self.empty():
             done.append(self.get())
         return done

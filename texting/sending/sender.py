@@ -89,6 +89,7 @@ class Sender:
         self.terms_of = lru_cache(self.terms.of_key)  # by the rules of a key
         self.trouble, self.paused = set(), set()  # carriers; the latter still pause
         self.key_names = {}  # by id
+        self.may_be_unheard = False  # whether a claim may be committed without our knowledge
         self.resumes_at = math.inf  # when a pause ends, by the monotonic clock, if that is known
 
     @property
@@ -116,7 +117,8 @@ class Sender:
         self.reports.register()
         made_progress = self.retry(self.reports.take_missed)
         made_progress |= self.recorder.record()
-        made_progress |= self.retry(self.take_back_unheard)
+        if self.may_be_unheard or not self.sends.under_way:
+            made_progress |= self.retry(self.take_back_unheard)
         permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
         room, questions = self.room(permission), []
         if permission is Permission.ALL and (few := min(room, self.sends.room_to_ask)):
@@ -236,6 +238,7 @@ class Sender:
             take_back(sorted(texts, key=lambda each: each.id))
         if questions:
             Attempt.let_go(sender, questions)
+        self.may_be_unheard = False
         return bool(texts or questions)
 
     def choices(self) -> list[Callable[[Lane, str], bool]]:
