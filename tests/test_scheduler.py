@@ -49,6 +49,7 @@ from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import TAKEN, WAITING, Message, Status
 from texting.recipients.hours import Clocks
 from texting.sending import heartbeats
+from texting.sending.claims import claim_these
 from texting.sending.outcomes import Outcome
 from texting.sending.runtime import Clock, Runtime
 
@@ -156,10 +157,12 @@ def test_a_transition_happens_from_its_states_alone_and_says_whether_it_did(data
             assert again(message).status != status
 
 
-def test_only_what_is_queued_and_approved_can_be_claimed(database_url):
-    for status, approved in itertools.product(Status, (True, False)):
-        held(status, approved=approved)
-    (claimed,) = claim(100)
+@pytest.mark.parametrize("how", ["in turn", "by ids"])
+def test_only_what_is_queued_and_approved_can_be_claimed(database_url, how):
+    """What is found to be claimed may have been claimed by another meanwhile."""
+    each = itertools.product(Status, (True, False))
+    ids = [held(status, approved=approved).id for status, approved in each]
+    (claimed,) = claim(100) if how == "in turn" else claim_these(ids)
     assert (claimed.status, claimed.approved) == (Status.SENDING, True)
     assert again(claimed).status == Status.SENDING
 

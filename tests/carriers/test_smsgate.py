@@ -11,10 +11,11 @@ from carrier_errors import MESSAGE_ID, NUMBER, connect, meaning, refused, send
 from carrier_servers import HANG_UP, Answer
 from kits import PUBLIC_URL, connected
 from kits.smsgate import SmsgateCallbacks, event, refusal, sign
-from samples import MINUTE, TUESDAY_NOON
+from samples import TUESDAY_NOON
+from scheduler import Scheduler
 from stored_messages import store
 from texting.carriers import IncomingText, Shown, key_of
-from texting.sending.runtime import THIS_MACHINE
+from texting.sending.runtime import Clock, Runtime
 
 NOON = datetime(2026, 3, 3, 17, tzinfo=UTC)
 HOW = SmsgateCallbacks()
@@ -79,9 +80,18 @@ def test_the_webhooks_are_registered_with_fixed_ids(smsgate_server):
     assert len(smsgate_server.hooks) == 4
 
 
+class Ahead(Clock):
+    """A clock by which some seconds have passed at once."""
+
+    passed = 0
+
+    def monotonic(self):
+        return super().monotonic() + self.passed
+
+
 @pytest.mark.parametrize("answer", [HANG_UP, Answer(500), refusal(401)], ids=repr)
 def test_the_scheduler_registers_them_beside_texts_until_it_succeeds(
-    smsgate_server, monkeypatch, run_pass, caplog, answer
+    smsgate_server, monkeypatch, settings, at, caplog, answer
 ):
     """Without any text, and however slowly it fails: texts go meanwhile."""
     take, refuses, fails = smsgate_server.take, threading.Event(), True
@@ -96,15 +106,18 @@ def test_the_scheduler_registers_them_beside_texts_until_it_succeeds(
         return result
 
     monkeypatch.setattr(smsgate_server, "take", take_slowly)
-    carrier = connect(smsgate_server.url, public_url=PUBLIC_URL)
-    run_pass.runtime = THIS_MACHINE
+    at(TUESDAY_NOON)
+    clock = Ahead()
+    one = Scheduler(settings, connect(smsgate_server.url, public_url=PUBLIC_URL), Runtime(clock))
     store()
-    assert run_pass(TUESDAY_NOON, carrier)["sent"] == 1
+    assert one.run_pass()["sent"] == 1
     assert caplog.text.count("carrier smsgate is not told where to call back: ") == 1
     assert smsgate_server.hooks == {}
     fails = False
-    run_pass(TUESDAY_NOON + MINUTE, carrier)
-    assert len(smsgate_server.hooks) == 4
+    for seconds, hooks in ((20, 0), (60, 4)):
+        clock.passed = seconds
+        one.run_pass()
+        assert len(smsgate_server.hooks) == hooks
 
 
 @pytest.mark.parametrize(

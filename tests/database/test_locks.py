@@ -142,6 +142,10 @@ def purge():
     retention.purge(TUESDAY_NOON + DAY, TUESDAY_NOON + DAY)
 
 
+def redact():
+    retention.redact(TUESDAY_NOON + DAY, TUESDAY_NOON + DAY)
+
+
 def record_receipt():
     receipts.record_receipts([Receipt("SM1", True)], TUESDAY_NOON, FAKE)
 
@@ -164,6 +168,7 @@ cancel, retry = (
         (Status.UNDELIVERED, record_receipt, retry, Status.DELIVERED),
         (Status.UNDELIVERED, retry, record_receipt, Status.SCHEDULED),
         (Status.UNDELIVERED, retry, purge, Status.SCHEDULED),
+        (Status.UNDELIVERED, retry, redact, Status.SCHEDULED),
         (Status.UNDELIVERED, retry, retry, Status.SCHEDULED),
     ],
 )

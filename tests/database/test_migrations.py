@@ -16,6 +16,7 @@ from texting.database import db
 from texting.messages.attempts import Attempt
 from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Message
+from texting.sending.carrier_state import CarrierState
 
 pytestmark = on_both
 
@@ -156,12 +157,17 @@ def test_what_1_0_0_left_in_doubt_is_recounted_and_dead_owners_are_forgotten(mig
         sender = f"'{sender}'" if sender else "NULL"
         values = f"'{id}', {number}, '{carrier}', {result}, {ask_at}, {sender}, 0"
         db.execute_sql(new("attempt", columns, values))
+    columns = "name, pause, probe_claimed_at, probe_claimed_by"
+    for name, sender in (("eu", owner), ("us", uuid.uuid4().hex)):
+        db.execute_sql(new("carrier_state", columns, f"'{name}', 0, 0, '{sender}'"))
     database.upgrade()
     found = {each.id.hex: each for each in Message.select()}
     repeated = [(found[id].lane, found[id].in_doubt) for id in ids]
     assert repeated == [("US!eu>us?us?", 2), ("US?us", 1), ("US", 0)]
     owners = [each.sender_id for each in Attempt.of_messages([ids[1]])[uuid.UUID(ids[1])]]
     assert owners == [uuid.UUID(owner), None]
+    states = CarrierState.select().order_by(CarrierState.name)
+    assert [each.probe_claimed_by_id for each in states] == [uuid.UUID(owner), None]
     Heartbeat.delete().execute()
     assert not Attempt.select().where(Attempt.sender.is_null(False)).exists()
 

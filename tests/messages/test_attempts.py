@@ -142,6 +142,15 @@ def test_a_text_that_an_operator_retries_may_see_as_many_deaths_again(give, aska
     assert again(message).status == Status.SENT
 
 
+def test_a_text_that_an_operator_retries_may_be_given_twice_again(give, carrier, run):
+    message = store(max_retries=3)
+    give(carrier, [SILENCE] * 2)
+    assert (again(message).status, again(message).in_doubt) == (Status.FAILED, 2)
+    run("messages", "retry", str(message.id))
+    give(carrier, [SILENCE, "SM4"], TUESDAY_NOON + DAY)
+    assert (again(message).status, len(carrier.texts)) == (Status.SENT, 4)
+
+
 def test_a_no_from_before_a_retry_is_no_repeated_one(database_url):
     """A refusal of the account that is repeated says that the text is at fault."""
     message = store(status=Status.FAILED, finished_at=TUESDAY_NOON, claim_number=1)
@@ -344,6 +353,20 @@ def test_a_late_undelivered_of_an_earlier_copy_changes_nothing(give, carrier, hi
     assert (again(message).status, again(message).last_error) == (Status.SENT, None)
     inbound.record_reports([Receipt("SM2", False, "off")], TUESDAY_NOON + DAY, False, FAKE)
     assert again(message).status == Status.UNDELIVERED
+
+
+def test_a_late_yes_of_an_earlier_copy_leaves_the_undelivered_of_a_later_one(give, carrier):
+    message = store()
+    give(carrier, [SILENCE, "SM2"], after=0)
+    for said in (Receipt("SM2", False, "off"), LateAnswer(str(message.id), "SM1")):
+        inbound.record_reports([said], TUESDAY_NOON + 2 * HOUR, False, FAKE)
+    assert [each.reference for each in attempts_of(message)] == ["SM1", "SM2"]
+    ended = again(message)
+    assert (ended.status, ended.last_error, ended.carrier_reference) == (
+        "undelivered",
+        "off",
+        "SM2",
+    )
 
 
 # What is no try

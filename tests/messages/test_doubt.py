@@ -49,6 +49,17 @@ def test_a_carrier_is_asked_by_one_of_two_schedulers_that_see_the_same_doubt(dat
     assert asks == [True, False]
 
 
+def test_what_another_has_just_asked_about_is_not_asked_about_at_once_again(database_url):
+    message = store(in_doubt=1, carrier="fake")
+    Heartbeat.create(sender=SENDER, beat_at=TUESDAY_NOON)
+    (due,) = doubts.to_ask(FAKE, TUESDAY_NOON, 1)
+    doubts.ask_again_at(message.id, FAKE, TUESDAY_NOON + MINUTE)  # another has got no answer
+    asks = [
+        doubts.take(due.message_id, FAKE, SENDER, TUESDAY_NOON + each) for each in (SECOND, MINUTE)
+    ]
+    assert asks == [False, True]
+
+
 def test_without_a_delay_of_retries_a_question_is_not_put_again_at_once(run_pass, askable):
     """Or a single pass would not end before the carrier answers."""
     store(in_doubt=1, in_doubt_since=TUESDAY_NOON)

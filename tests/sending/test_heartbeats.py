@@ -82,6 +82,15 @@ def test_after_a_standstill_the_others_are_watched_from_the_start_again(
     assert ([each.sender for each in dead], suspects) == ([OTHER] * is_dead, not is_dead)
 
 
+@pytest.mark.parametrize("ahead", [16 * HOUR, -16 * HOUR])
+def test_one_that_beats_by_a_wrong_clock_is_alive(clock, pulse, ahead):
+    Heartbeat.create(sender=OTHER, beat_at=TUESDAY_NOON + ahead)
+    for _ in range(2 * WATCHED):
+        assert pulse.watch(60) == ([], True)
+        clock.seconds += 1
+        assert Heartbeat.beat(OTHER, clock.now() + ahead)
+
+
 def test_a_dead_one_whose_clock_was_ahead_is_seen_to_be_dead_all_the_same(clock, pulse):
     """It beat by it; nobody dates that back while it gives nothing."""
     Heartbeat.create(sender=OTHER, beat_at=TUESDAY_NOON + 16 * HOUR)

@@ -19,11 +19,11 @@ from fake_carrier import (
 )
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from several_carriers import UNREACHED, NamedCarrier
-from stored_messages import FAKE, again, decide_on, held, key_named, store, take_over
+from stored_messages import FAKE, SENDER, again, decide_on, held, key_named, store, take_over
 from texting.access.do_not_call import DoNotCall, OptedOut
 from texting.carriers import CarrierError, Fault, IncomingText, LateAnswer, Receipt, Shown
 from texting.database import db
-from texting.messages import waiting
+from texting.messages import doubts, waiting
 from texting.messages.attempts import Attempt
 from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Message, Status
@@ -156,7 +156,7 @@ def test_a_late_no_leaves_the_doubt_for_the_text_may_have_been_given_again(
     give, run_pass, keeping, says
 ):
     """Its scheduler was taken for dead, and another gave the text again, and got no answer."""
-    message = store()
+    message = store(attempts=1)
 
     def refuse_late():
         keeping.answers, keeping.takes = {}, True
@@ -172,15 +172,20 @@ def test_a_late_no_leaves_the_doubt_for_the_text_may_have_been_given_again(
     assert again(message).in_doubt == 1
     give(keeping, None, 4 * HOUR // SECOND)
     assert (again(message).status, again(message).in_doubt) == (Status.SENT, 0)
-    assert (again(message).attempts, results(message)) == (1, [("taken", "K0")])
+    assert (again(message).attempts, results(message)) == (2, [("taken", "K0")])
 
 
 # What it answers
 
 
-def test_a_no_for_good_says_that_nothing_was_taken(give, keeping):
-    message = store()
-    give(keeping, LOST_AT)
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_no_for_good_says_that_nothing_was_taken(give, keeping, dies):
+    if dies:
+        message = held(Status.SENDING)
+        take_over(TUESDAY_NOON)
+    else:
+        message = store()
+        give(keeping, LOST_AT)
     give(keeping, FOR_GOOD, 60)
     ended = again(message)
     assert (ended.status, ended.attempts, ended.last_error) == (Status.FAILED, 1, str(FOR_GOOD))
@@ -205,6 +210,23 @@ def test_a_no_for_now_uses_a_retry_and_leaves_the_doubt(give, keeping, retries):
     ended = again(message)
     assert (ended.status, ended.attempts) == (Status.FAILED, retries + 1)
     assert ended.last_error == f"{FOR_NOW}; {MAY_HAVE_TAKEN_IT}"
+
+
+def test_a_late_no_for_now_to_a_repeat_changes_nothing_that_is_settled(give, telling):
+    """Another has asked meanwhile, and the carrier did not have it."""
+    message = store(max_retries=0)
+    give(telling, LOST_AT)
+
+    def refuse_late():
+        telling.answers = {}
+        assert doubts.rule_out(message, FAKE, TUESDAY_NOON + MINUTE).in_doubt == 0
+        Message.update(attempts=0, status=Status.QUEUED).execute()
+        db.close()  # of this thread
+        return FOR_NOW
+
+    telling.answers[NEW_YORK] = refuse_late
+    give(telling, None, 60)
+    assert (again(message).status, again(message).attempts) == (Status.SENT, 1)
 
 
 def test_after_a_no_for_now_it_waits_like_any_other(give, keeping):
@@ -233,6 +255,22 @@ def test_its_yes_ends_a_trouble_that_texts_began_as_any_text_does(give, keeping)
     assert CarrierState.get_by_id("fake").trouble
     give(keeping, None, 600)
     assert CarrierState.get_by_id("fake").trouble is None
+
+
+def test_an_account_that_is_refused_again_to_a_repeat_uses_no_retry(give, keeping):
+    """To a text that is given anew it would, once others are taken: then the text is at fault."""
+    store(to=NEIGHBOUR)
+    message = store(max_retries=0)
+    keeping.answers[NEIGHBOUR] = FOR_NOW
+    give(keeping, ACCOUNT)
+    keeping.answers = {NEW_YORK: LOST}
+    give(keeping, None, 3600)
+    assert again(message).in_doubt == 1
+    assert CarrierState.get_by_id(FAKE).last_accepted_at
+    keeping.answers = {}
+    give(keeping, ACCOUNT, 7200)
+    give(keeping, None, 10800)
+    assert (again(message).status, len(keeping.given)) == (Status.SENT, 6)
 
 
 # Whether it may go
@@ -517,6 +555,31 @@ def test_after_a_day_it_is_a_doubt_like_others_and_goes_once_more_at_most(give, 
         assert results(message) == [("unclear", None), ("taken", "K0")]
 
 
+@pytest.mark.parametrize("is_meanwhile", [False, True])
+def test_what_another_gives_again_just_now_is_forgotten_once_that_has_ended(
+    give, for_a_day, monkeypatch, is_meanwhile
+):
+    message = store(expires_at=TUESDAY_NOON + 10 * DAY)
+    give(for_a_day, TOOK)
+    Heartbeat.create(sender=SENDER, beat_at=TUESDAY_NOON + 2 * DAY)
+    locked = Message.locked
+
+    def ask(*ids):
+        assert doubts.take(message.id, FAKE, SENDER, TUESDAY_NOON + HOUR)
+        monkeypatch.undo()
+        return locked(*ids)
+
+    if is_meanwhile:  # it is found, and not yet locked
+        monkeypatch.setattr(Message, "locked", ask)
+    else:
+        ask([])
+    assert doubts.forget(FAKE, TUESDAY_NOON) == is_meanwhile
+    assert Attempt.get().ask_at is not None
+    doubts.ask_again_at(message.id, FAKE, TUESDAY_NOON + DAY)
+    assert doubts.forget(FAKE, TUESDAY_NOON) == 1
+    assert (Attempt.get().ask_at, again(message).lane) == (None, "US?")
+
+
 def test_before_its_day_is_over_what_a_carrier_does_not_have_is_free_again(give, telling):
     telling.keeps_ids, key = DAY, key_named("shop")
     message = store(expires_at=TUESDAY_NOON + 10 * DAY, key=key)
@@ -544,6 +607,14 @@ def test_after_a_day_it_goes_through_the_next_if_its_carrier_is_away(run_both, k
         run_both(TUESDAY_NOON + hours * HOUR, carriers=keepers, **ALWAYS_OPEN)
         assert len(eu.texts) == copies
     assert (again(message).status, again(message).carrier) == (Status.SENT, "eu")
+
+
+def test_the_yes_to_a_repeat_is_that_of_the_copy_whose_id_is_known(give, for_a_day):
+    message = store(expires_at=TUESDAY_NOON + 10 * DAY)
+    for hours in (0, 24):
+        give(for_a_day, TOOK, hours * 3600)
+    give(for_a_day, None, 25 * 3600)
+    assert results(message) == [("unclear", None), ("taken", "K0")]
 
 
 def test_a_late_word_is_that_of_the_copy_whose_id_is_forgotten(give, for_a_day):

@@ -142,6 +142,27 @@ def test_after_an_outage_the_living_have_the_time_to_beat_before_they_are_taken_
     assert has_ended(living, Status.SENDING)
 
 
+def test_who_beats_just_before_it_is_declared_dead_keeps_its_texts(
+    settings, carrier, at, without_waiting
+):
+    later = TUESDAY_NOON + HOUR
+    living = held(Status.SENDING, to=NEIGHBOUR, claimed_at=TUESDAY_NOON)
+    at(later)
+    one = Scheduler(settings, carrier)
+    one.pulse.beat()
+    watch = one.pulse.watch
+
+    def beat_after(timeout):
+        found = watch(timeout)
+        assert Heartbeat.beat(SENDER, later)
+        return found
+
+    one.pulse.watch = beat_after
+    one.take_over(later)
+    assert one.counts["taken over"] == 0
+    assert has_ended(living, Status.SENDING)
+
+
 def test_a_scheduler_that_was_taken_for_dead_gives_no_text_as_who_it_was(settings, carrier, at):
     """Nobody would take that over."""
     at(TUESDAY_NOON)

@@ -29,6 +29,7 @@ from several_carriers import (
     NamedCarrier,
 )
 from stored_messages import (
+    SENDER,
     again,
     decide_on,
     held,
@@ -43,6 +44,7 @@ from texting.carriers import CarrierError, Fault, Receipt, configs
 from texting.carriers.configs import CarrierConfig
 from texting.database import db
 from texting.messages import doubts, receipts, waiting
+from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Message, Status
 from texting.replies import inbound
 from texting.replies.inbound import ReplyRules
@@ -379,6 +381,17 @@ def test_while_an_account_may_have_a_text_no_equal_one_goes_under_its_other_name
     assert (again(theirs).status, len(twilio_server.texts)) == (Status.SCHEDULED, 1)
 
 
+def test_about_a_retried_text_nobody_asks_while_an_equal_one_goes_under_the_other_name(
+    run_names, twilio_server
+):
+    doubt = {"in_doubt": 1, "carrier": "a", "key": key_named("first")}
+    expired = held(Status.EXPIRED, finished_at=TUESDAY_NOON, **doubt)
+    assert decide_on(expired).retry(TUESDAY_NOON, 3 * DAY)
+    held(Status.SENDING, claimed_for="b", key=key_named("second"))
+    run_names(TUESDAY_NOON + MINUTE)
+    assert twilio_server.asked == []
+
+
 def test_while_one_carrier_may_have_a_text_an_equal_one_goes_through_another(run_both):
     """However long the first is down: their lists differ."""
     us, eu = both = asked_both()
@@ -425,6 +438,18 @@ def test_a_doubt_that_is_settled_leaves_those_with_other_carriers(run_both):
         run_both(TUESDAY_NOON + minutes * MINUTE, carriers=both, retry_delay=1)
     assert (eu.asked, len(us.texts), eu.texts) == ([NEW_YORK], 1, [])
     assert (again(message).status, again(message).in_doubt) == (Status.FAILED, 2)
+
+
+def test_a_question_without_an_answer_leaves_that_to_another_carrier_in_hand(run_both):
+    """Another scheduler asks the other one just now."""
+    us, eu = both = asked_both(("us", "eu"))
+    us.health = CarrierError("out of order")
+    message = store(in_doubt=2, in_doubt_with="us eu", in_doubt_since=TUESDAY_NOON)
+    Heartbeat.create(sender=SENDER, beat_at=TUESDAY_NOON)
+    assert doubts.take(message.id, "eu", SENDER, TUESDAY_NOON)
+    for minutes in (0, 4):
+        run_both(TUESDAY_NOON + minutes * MINUTE, carriers=both, retry_delay=1)
+    assert (us.asked, eu.asked) == ([NEW_YORK] * 2, [])
 
 
 @pytest.mark.parametrize("dies", [True, False], ids=["its scheduler dies", "its answer is lost"])

@@ -26,6 +26,7 @@ from texting.messages.attempts import Attempt
 from texting.messages.heartbeat import Heartbeat
 from texting.messages.model import Message, Status
 from texting.sending.carrier_state import CarrierState
+from texting.sending.claims import claim_these
 from texting.sending.runtime import Clock, Runtime
 
 pytestmark = on_both
@@ -142,6 +143,13 @@ def test_a_key_that_was_paused_since_the_last_look_gets_nothing(database_url):
     turns = stored_messages.turns()
     ApiKey.update(paused_at=TUESDAY_NOON).where(ApiKey.name << ["a", "u"]).execute()
     assert claim(8, turns) == "vvbb"
+
+
+def test_a_key_that_was_paused_since_its_text_was_found_gets_nothing(database_url):
+    """Where a text breaks a claim, all of it are found first, and then claimed one by one."""
+    paused, other = (store(key=key_of(name)) for name in "ab")
+    ApiKey.update(paused_at=TUESDAY_NOON).where(ApiKey.name == "a").execute()
+    assert claim_these([paused.id, other.id]) == [other]
 
 
 def test_answers_to_replies_go_before_urgent_texts_in_turn(database_url):

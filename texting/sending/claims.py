@@ -12,7 +12,7 @@ from itertools import product
 from random import sample
 from uuid import UUID
 
-from texting.access.keys import ids_of
+from texting.access.keys import ApiKey, ids_of
 from texting.carriers.lanes import Lane, Routes, is_of_answers
 from texting.database import db
 from texting.database.statements import array, run, statement
@@ -158,5 +158,5 @@ def _keys_with_texts():
 def claim_these(ids: Collection[UUID]) -> list[Message]:
     """Take those of these messages that may still be sent, as `claim` does."""
     claim = Message.update(status=Status.SENDING, claim_number=Message.claim_number + 1)
-    claim = claim.where(Message.id.in_([*ids]), IS_SENDABLE).returning(Message)
-    return [*claim.execute()]
+    may_go = IS_SENDABLE & Message.key.not_in(ApiKey.paused())
+    return [*claim.where(Message.id.in_([*ids]), may_go).returning(Message).execute()]
