@@ -235,7 +235,7 @@ class Scheduler:
         if monotonic >= self.tend_at or is_freed:
             if is_held:
                 self.was_held = True
-                self.note_pass(clocks.now())
+                self.record_pass(clocks.now())
             else:
                 self.begin_chores(now)
             self.tend_at, self.step_at = self.clock.monotonic() + TEND_EVERY, 0
@@ -264,7 +264,7 @@ class Scheduler:
         for sender in self.senders:
             sender.reports.read_list()
         if not self.to_date_back:
-            self.note_pass(now)
+            self.record_pass(now)
         for sender in self.senders:
             CarrierState.prepare(sender.name)
         chores = self.take_over, self.promote, self.forget_doubts, self.expire
@@ -274,7 +274,7 @@ class Scheduler:
         if self.to_date_back and self.date_back not in self.chores:
             self.chores.appendleft(self.date_back)
 
-    def note_pass(self, now: datetime) -> None:
+    def record_pass(self, now: datetime) -> None:
         """Note that this scheduler runs."""
         stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
         CarrierState.record_pass(now, stand_ins)
@@ -429,7 +429,7 @@ def main() -> int:
     if options.every is None:  # the next pass may come as late
         scheduler.clocks.lasts = max(LASTS, settings.stalled_after)
     deliveries = Deliveries(
-        settings.claim_timeout, Message.note_notified, once=options.every is None
+        settings.claim_timeout, Message.record_notified, once=options.every is None
     )
     deliveries.start()
     notices.start()

@@ -251,7 +251,7 @@ def claims_of(what, name, routes, carrier, trouble, put_back=False, most=10):
     for number in range(50):
         began = time.perf_counter()
         if number % 10 == 0:
-            turns.look(may_take)
+            turns.refresh(may_take)
             looks.append(time.perf_counter() - began)
             began = time.perf_counter()
         with database.db.atomic():

@@ -263,7 +263,7 @@ def test_the_printed_receivers_verify_events(request, database_url, language):
         decide_on(message).cancel("shell", clock.now())
         Event.write_reply(key.id, message.id, said, clock.now())
         EventAddress.rotate(key, clock.now())
-        single = Deliveries(300, Message.note_notified, once=True)
+        single = Deliveries(300, Message.record_notified, once=True)
         single.start()
         single.finish()
         assert Event.select().count() == 0, "the old secret signs, too; no type is an error"

@@ -191,7 +191,7 @@ def an_event_in_vain():
     event, address = Event.get(), EventAddress.get()
 
     def record():
-        deliveries = Deliveries(300, Message.note_notified)
+        deliveries = Deliveries(300, Message.record_notified)
         answer = type("Gone", (), {"success": False, "status": 410, "retry_after": None})
         deliveries.unrecorded = [Try(event, address, answer, "HTTP 410", 0)]
         deliveries.receivers = {address.url: Receiver(address.url)}

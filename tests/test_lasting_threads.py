@@ -90,7 +90,7 @@ def test_a_secret_that_cannot_be_read_holds_up_no_other_key(app_key, delivering,
 @pytest.mark.slow
 def test_a_scheduler_ends_although_its_deliveries_fail_again_and_again(app_key, monkeypatch):
     monkeypatch.setattr(delivery, "TIMEOUT", 0)
-    failing = Deliveries(300, Message.note_notified)
+    failing = Deliveries(300, Message.record_notified)
     fail(10**6, failing.exchange, monkeypatch, failing, "exchange")
     failing.start()
     failing.finish()

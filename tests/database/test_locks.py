@@ -195,11 +195,11 @@ def test_events_of_keys_that_failed_in_opposite_orders_are_no_deadlock(in_order)
         decide_on(store(key=key_named(name))).cancel("shell", TUESDAY_NOON)
         event, address = Event.get(Event.key == key_named(name)), EventAddress.of(key_named(name))
         tries.insert(0, Try(event, address, None, "no answer", 0))
-    record = Deliveries(300, Message.note_notified).record_tries
+    record = Deliveries(300, Message.record_notified).record_tries
     one, two = key_named("app").id, key_named("shop").id
 
     def fail(key):
-        EventAddress.note_failure(key, url, TUESDAY_NOON)
+        EventAddress.record_failure(key, url, TUESDAY_NOON)
 
     in_order(fail, one, two, closing(record, tries, TUESDAY_NOON))
     assert {each.failures for each in EventAddress.select()} == {2}
@@ -283,7 +283,7 @@ PASS_OVER = {
     "promote": lambda: waiting.promote(TUESDAY_NOON),
     "expire": lambda: waiting.expire(TUESDAY_NOON + 3 * DAY),
     "claim": lambda: claim(10),
-    "note": lambda: Message.note_notified([each.id for each in Message.select()], TUESDAY_NOON),
+    "note": lambda: Message.record_notified([each.id for each in Message.select()], TUESDAY_NOON),
 }
 
 

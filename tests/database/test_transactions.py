@@ -262,11 +262,11 @@ def test_rows_are_written_while_others_are_read_and_written(database_url, monkey
     with ThreadPoolExecutor(1) as another:
         for number, message in enumerate(Message.select()):
             another.submit(note, message, "by another").result()
-            message.note_error(f"row {number}", clock.now())
+            message.record_error(f"row {number}", clock.now())
     notes = Message.select(Message.last_error).order_by(Message.last_error).tuples()
     assert [*notes] == [("row 0",), ("row 1",), ("row 2",)]
 
 
 def note(message, error):
     with contextlib.closing(db):
-        message.note_error(error, clock.now())
+        message.record_error(error, clock.now())

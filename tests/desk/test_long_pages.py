@@ -162,7 +162,7 @@ def test_an_outage_between_two_batches_leaves_the_first_with_its_undo(
     real, batches = messages.Selection.decide, []
 
     def decide(self, *given, **more):
-        batches.append(len(self.left))
+        batches.append(len(self.unchanged))
         if len(batches) == 3:
             raise OperationalError("the disk is full")
         return real(self, *given, **more)

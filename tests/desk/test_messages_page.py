@@ -379,7 +379,7 @@ def test_it_says_where_its_event_goes_and_whether_that_was_taken(operator):
     Event.get_by_id(event.id).failed("410", None, TUESDAY_NOON)
     assert "***, given up, not taken after 2 attempts: 410" in operator.read(page)
     Event.delete().where(Event.id == event.id).execute()
-    Message.note_notified([message.id], TUESDAY_NOON - HOUR)
+    Message.record_notified([message.id], TUESDAY_NOON - HOUR)
     assert "***, taken 1 hour ago" in operator.read(page)
     assert "secret" not in operator.response.text
 

@@ -26,7 +26,7 @@ GONE = "the receiver answered 410 (Gone)"
 def under_way(receiver):
     """A try whose receiver has it, and answers at the end of the block; the pass ends then."""
     receiver.open.clear()
-    single = Deliveries(300, Message.note_notified, once=True)
+    single = Deliveries(300, Message.record_notified, once=True)
     single.start()
     wait_until(lambda: receiver.under_way)
     yield single
@@ -104,7 +104,7 @@ def test_an_answer_that_comes_late_is_of_its_own_event_alone(
 
 def standing_still(lease):
     """A scheduler that does nothing between what `begin` and `end` have it do."""
-    return Deliveries(lease, Message.note_notified)
+    return Deliveries(lease, Message.record_notified)
 
 
 def begin(scheduler, receiver):

@@ -92,7 +92,7 @@ TRANSITIONS = {
     "refuse": lambda m: decide_on(m).decide(False, "desk", LATER),
     "cancel": lambda m: decide_on(m).cancel("shell", LATER),
     "retry": lambda m: decide_on(m).retry(LATER, 3 * DAY),
-    "settle": lambda m: m.settle(Outcome(Status.FAILED, "busy"), LATER),
+    "settle": lambda m: m.apply_waiting(Outcome(Status.FAILED, "busy"), LATER),
     "put back": lambda m: Message.put_back([m]),
     "sent": lambda m: receipts.record_accepted({m.id: "SM1"}, LATER, FAKE),
     "found": found,

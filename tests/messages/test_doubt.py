@@ -45,7 +45,7 @@ def test_the_copy_of_an_equal_text_that_is_purged_is_not_that_of_one_that_failed
 def test_a_carrier_is_asked_by_one_of_two_schedulers_that_see_the_same_doubt(database_url):
     message = store(in_doubt=1, carrier="fake")
     senders = [Heartbeat.create(sender=uuid4(), beat_at=TUESDAY_NOON) for _ in range(2)]
-    asks = [doubts.take(message.id, FAKE, each.sender, TUESDAY_NOON) for each in senders]
+    asks = [doubts.claim(message.id, FAKE, each.sender, TUESDAY_NOON) for each in senders]
     assert asks == [True, False]
 
 
@@ -55,7 +55,7 @@ def test_what_another_has_just_asked_about_is_not_asked_about_at_once_again(data
     (due,) = doubts.to_ask(FAKE, TUESDAY_NOON, 1)
     doubts.ask_again_at(message.id, FAKE, TUESDAY_NOON + MINUTE)  # another has got no answer
     asks = [
-        doubts.take(due.message_id, FAKE, SENDER, TUESDAY_NOON + each) for each in (SECOND, MINUTE)
+        doubts.claim(due.message_id, FAKE, SENDER, TUESDAY_NOON + each) for each in (SECOND, MINUTE)
     ]
     assert asks == [False, True]
 

@@ -114,7 +114,7 @@ def test_a_web_that_restarts_is_asked_again_before_it_counts_as_dead(web, public
             raise SystemExit
 
     monkeypatch.setattr(dead_web.time, "sleep", restart)
-    PublicAddress.note_answer(public.public_url, TUESDAY_NOON)
+    PublicAddress.record_answer(public.public_url, TUESDAY_NOON)
     web.answer = SILENCES["no answer"]
     with pytest.raises(SystemExit):
         dead_web.ask_again(public.public_url)

@@ -560,7 +560,7 @@ def test_of_several_at_once_one_tells_of_a_country(database_url):
     for number in range(50):
         key = key_named(f"key {number}", now=TUESDAY_NOON - 2 * DAY)
         KeyCountry.note({(key.id, "EG"): TUESDAY_NOON})
-    told = at_once(*[lambda: KeyCountry.take_news(TUESDAY_NOON)] * 4)
+    told = at_once(*[lambda: KeyCountry.claim_news(TUESDAY_NOON)] * 4)
     assert sum(map(len, told)) == 50
 
 

@@ -38,7 +38,7 @@ def troubled(app, at):
         EventAddress.set(key := key_named(name), "http://localhost/", TUESDAY_NOON)
         decide_on(store(key=key)).cancel("shell", TUESDAY_NOON)
         for _ in range(3):
-            EventAddress.note_failure(key.id, "http://localhost/", TUESDAY_NOON - 6 * MINUTE)
+            EventAddress.record_failure(key.id, "http://localhost/", TUESDAY_NOON - 6 * MINUTE)
     store(status=Status.QUEUED, country="GB", to="+442071234567")
     for _ in range(10):
         held(Status.SENT, carrier="us", finished_at=TUESDAY_NOON - HOUR / 2)

@@ -32,7 +32,7 @@ ASKED_OFTEN = {
     "await approval, with the first": queue.approvals,
     "await a carrier": queue.awaiting_carrier,
     "under way": queue.under_way,
-    "countries that are new to a key": lambda: KeyCountry.take_news(TUESDAY_NOON),
+    "countries that are new to a key": lambda: KeyCountry.claim_news(TUESDAY_NOON),
     "due": lambda: queue.due(TUESDAY_NOON, claims.ready()),
     "whether a carrier took one": lambda: queue.taken_since(TUESDAY_NOON, "fake"),
     "waiting, by status": queue.waiting,

@@ -565,7 +565,7 @@ def test_what_another_gives_again_just_now_is_forgotten_once_that_has_ended(
     locked = Message.locked
 
     def ask(*ids):
-        assert doubts.take(message.id, FAKE, SENDER, TUESDAY_NOON + HOUR)
+        assert doubts.claim(message.id, FAKE, SENDER, TUESDAY_NOON + HOUR)
         monkeypatch.undo()
         return locked(*ids)
 

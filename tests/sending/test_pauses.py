@@ -433,7 +433,7 @@ def test_answers_of_its_own_within_a_batch_end_a_row_of_silences(
     watch = Scheduler(settings, carrier).senders[0].watch
     for batch in (answers, [PAGE]):
         watch.permission(False)
-        watch.note_answers(
+        watch.record_answers(
             [Answer(Send(Message(), None, 0, None, (0, 0)), error) for error in batch]
         )
     assert CarrierState.get_by_id("fake").is_down == is_down

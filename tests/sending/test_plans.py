@@ -54,7 +54,7 @@ ACTIONS = {
     "may be a no": lambda: lambda: [*inbox.listing(TUESDAY_NOON, 50, may_be_no=True)],
     "of a number": lambda: lambda: [*inbox.listing(TUESDAY_NOON, 50, to=NEW_YORK)],
     "since": lambda: lambda: [*inbox.listing(TUESDAY_NOON, 50, since=TUESDAY_NOON)],
-    "decided": lambda: lambda: Reply.note_listed([NEW_YORK], "Olga", TUESDAY_NOON),
+    "decided": lambda: lambda: Reply.record_listed([NEW_YORK], "Olga", TUESDAY_NOON),
     "due": lambda: lambda: inbound.report_incomplete(TUESDAY_NOON),
     "purge": lambda: lambda: Reply.purge(TUESDAY_NOON - DAY, TUESDAY_NOON),
     "forget": lambda: lambda: Reply.forget_number(NEW_YORK, TUESDAY_NOON),
@@ -201,7 +201,7 @@ def steps_of_claim(count, look=False):
     turns = stored_messages.turns()
     assert len(stored_messages.claim(count, turns)) == count
     if look:
-        return steps(lambda: turns.look(stored_messages.may_take))
+        return steps(lambda: turns.refresh(stored_messages.may_take))
     return steps(lambda: stored_messages.claim(count, turns))
 
 

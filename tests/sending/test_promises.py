@@ -313,7 +313,7 @@ class PausingScheduler(Actor, Scheduler):
 
         with self.aside():
             note = self.machine.watch(self, action, arguments)
-        self.holds = action.__name__ in ("claim", "note_answers")
+        self.holds = action.__name__ in ("claim", "record_answers")
         self.hears_late = action.__name__ in ("claim", "tend")
         try:
             result = super().retry(begin)
@@ -1043,7 +1043,7 @@ class Promises(RuleBasedStateMachine):
         sender = scheduler.sender_of(self.carrier)
         if action == sender.watch.permission and not sender.watch.asked:
             return partial(self.looked, scheduler)
-        if action == sender.watch.note_answers:
+        if action == sender.watch.record_answers:
             before = CarrierState.get_or_none(CarrierState.name == self.carrier.name)
             return partial(self.noted, *arguments, before)
         return lambda: None
@@ -1552,12 +1552,12 @@ def tend_at_first(scheduler):
         scheduler.pulse.beat()
 
 
-note_answer, end_pause = CarrierWatch.note_answer, CarrierState.end_pause
+record_answer, end_pause = CarrierWatch.record_answer, CarrierState.end_pause
 changes_for_pause, permission = carrier_state.changes_for_pause, CarrierState.permission
 
 
 def end_any_pause(watch, send, error):
-    note_answer(watch, send, error)
+    record_answer(watch, send, error)
     if not error:
         CarrierState.update(retry_at=None, probe_claimed_at=None, pause=0).execute()
 
@@ -1599,7 +1599,7 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "it asks before the list shows the text": (True, outcomes, "LISTED_WITHIN", 0 * SECOND),
     "nothing is recounted": (True, doubts, "recount", lambda _: None),
     "nothing is recounted after a yes": (False, receipts, "recount", lambda _: None),
-    "a dead sender leaves no attempt": (False, Attempt, "lose", forget_attempts),
+    "a dead sender leaves no attempt": (False, Attempt, "mark_unclear", forget_attempts),
     "a dead sender goes on": (False, Heartbeat, "beat", beat_though_dead),
     "nothing is taken over": (False, doubts, "take_over", lambda *_: 0),
     "a long pass takes nothing over": (False, Scheduler, "tend", tend_at_first),
@@ -1624,7 +1624,7 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "nothing is given again": (KEEPS, Questions, "ask", lambda *_: []),
     "a carrier that keeps ids keeps no doubt": (KEEPS, Routes, "of", ask_only_lists),
     "what may not go again is gone": (TELLS, Sends, "look_up", lambda *_: []),
-    "any yes ends a pause": (False, CarrierWatch, "note_answer", end_any_pause),
+    "any yes ends a pause": (False, CarrierWatch, "record_answer", end_any_pause),
     "any probe ends a pause": (False, CarrierState, "end_pause", end_pause_by_any_probe),
     "a probe ends a lengthened pause": (False, carrier_state, "changes_for_pause", leave_probe),
     "an answered question ends a pause": (True, CarrierState, "end_pause", end_pause_by_a_question),

@@ -21,7 +21,7 @@ def send_for(seconds, rate, parts_of, seed=0):
         delay = rate.wait(used_until, now)
         if not delay:
             queue = queues[number]
-            going, used_until, delay = rate.take(used_until, queue, now)
+            going, used_until, delay = rate.claim(used_until, queue, now)
             sent += [(at + delay, parts) for parts in queue[:going]]
             queue[:going] = [parts_of(chance) for _ in range(going)]
         looks[number] = at + delay + chance.uniform(0.001, 0.03)
@@ -63,10 +63,10 @@ def test_a_text_of_more_parts_than_two_seconds_worth_goes_alone_and_is_waited_fo
 
 def test_after_a_pause_the_first_text_goes_at_once():
     rate = Rate(1 / 60)
-    going, used_until, delay = rate.take(None, [1, 1], TUESDAY_NOON)
+    going, used_until, delay = rate.claim(None, [1, 1], TUESDAY_NOON)
     assert (going, delay) == (1, 0)
     assert rate.wait(used_until, TUESDAY_NOON) == pytest.approx(60, abs=2)
-    assert rate.take(used_until, [1], TUESDAY_NOON + timedelta(seconds=50))[0] == 0
+    assert rate.claim(used_until, [1], TUESDAY_NOON + timedelta(seconds=50))[0] == 0
 
 
 @on_both

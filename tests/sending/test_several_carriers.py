@@ -446,7 +446,7 @@ def test_a_question_without_an_answer_leaves_that_to_another_carrier_in_hand(run
     us.health = CarrierError("out of order")
     message = store(in_doubt=2, in_doubt_with="us eu", in_doubt_since=TUESDAY_NOON)
     Heartbeat.create(sender=SENDER, beat_at=TUESDAY_NOON)
-    assert doubts.take(message.id, "eu", SENDER, TUESDAY_NOON)
+    assert doubts.claim(message.id, "eu", SENDER, TUESDAY_NOON)
     for minutes in (0, 4):
         run_both(TUESDAY_NOON + minutes * MINUTE, carriers=both, retry_delay=1)
     assert (us.asked, eu.asked) == ([NEW_YORK] * 2, [])

@@ -99,7 +99,7 @@ def test_what_is_put_back_is_the_next_in_turn_also_if_its_key_has_no_more(databa
     turns.put_back(waiting)
     assert claim(1, turns) == keys_of(waiting[:1])
     store(key=key_of("e"))
-    turns.look(stored_messages.may_take)
+    turns.refresh(stored_messages.may_take)
     assert claim(2, turns) == keys_of(waiting[1:])
     assert claim(2, turns) == "e"
 
@@ -133,7 +133,7 @@ def test_what_was_found_nowhere_is_not_looked_for_until_the_next_look(database_u
     for name in "ab":
         store(key=key_of(name), lane="GB", country="GB")
     assert claim(2, turns) == ""
-    turns.look(stored_messages.may_take)
+    turns.refresh(stored_messages.may_take)
     assert sorted(claim(2, turns)) == [*"ab"]
 
 
@@ -476,7 +476,7 @@ def test_the_state_of_the_testers_simulator_is_not_the_services(run_pass, carrie
 @pytest.mark.parametrize("what", ["sends", "events"])
 def test_a_wait_that_a_signal_makes_longer_ends(what, settings, carrier):
     """Python 3.11 has its SimpleQueue wait for ever; so do a small timeout and a busy core."""
-    every, deliveries = Scheduler(settings, carrier), Deliveries(60, Message.note_notified)
+    every, deliveries = Scheduler(settings, carrier), Deliveries(60, Message.record_notified)
     waiting = every if what == "sends" else deliveries
     handlings = []
 

@@ -99,7 +99,7 @@ def test_a_question_in_hand_stays_there_while_another_is_taken_back(scheduler, a
         store(in_doubt=1, in_doubt_with="fake", to=each) for each in (NEW_YORK, NEIGHBOUR)
     )
     for each in (asked, unheard):
-        assert doubts.take(each.id, FAKE, me, TUESDAY_NOON)
+        assert doubts.claim(each.id, FAKE, me, TUESDAY_NOON)
     question = sender.send_of(asked)
     question.kind, question.since = Kind.FIND, TUESDAY_NOON
     sender.sends.under_way[Future()] = question
@@ -126,7 +126,7 @@ def test_who_was_to_go_first_unheard_goes_first_at_once(scheduler, carrier, monk
 def test_what_another_asks_about_is_asked_about_once_it_is_dead(scheduler, askable, at):
     message = store(in_doubt=1, in_doubt_with="fake")
     Heartbeat.create(sender=SENDER, beat_at=TUESDAY_NOON)
-    assert doubts.take(message.id, FAKE, SENDER, TUESDAY_NOON)
+    assert doubts.claim(message.id, FAKE, SENDER, TUESDAY_NOON)
     one = scheduler(askable)
     one.run_pass()
     at(LATER)

@@ -113,7 +113,7 @@ def deliver(database_url):
     """Deliver what is due, each event once, as a single pass does."""
 
     def once():
-        single = Deliveries(300, Message.note_notified, once=True)
+        single = Deliveries(300, Message.record_notified, once=True)
         single.start()
         single.finish()
 
@@ -126,7 +126,7 @@ def deliveries(database_url):
     begun = []
 
     def start(claim_timeout=300):
-        begun.append(Deliveries(claim_timeout, Message.note_notified))
+        begun.append(Deliveries(claim_timeout, Message.record_notified))
         begun[-1].start()
         return begun[-1]
 

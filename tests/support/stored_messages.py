@@ -80,7 +80,7 @@ def may_take(lane, key, carrier="fake"):
 def turns(carrier="fake"):
     """The keys in turn, as of now."""
     found = Turns(Routes([CarrierConfig(FAKE)], []))
-    found.look(partial(may_take, carrier=carrier))
+    found.refresh(partial(may_take, carrier=carrier))
     return found
 
 

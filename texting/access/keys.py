@@ -98,10 +98,10 @@ class ApiKey(Table):
             return None
         if digest != key.digest and key.old_expires_at <= now:
             return None
-        key.note_use(now)
+        key.record_use(now)
         return key
 
-    def note_use(self, now: datetime) -> None:
+    def record_use(self, now: datetime) -> None:
         """Record, to the hour, that this key was used."""
         hour = now.replace(minute=0, second=0, microsecond=0)
         if self.last_used_at != hour:

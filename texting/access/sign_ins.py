@@ -91,7 +91,7 @@ class SignIn(Table):
 
     @classmethod
     def _begin(cls, key, now, before, link_made_at=None):
-        key.note_use(now)
+        key.record_use(now)
         cls.delete().where(cls.began_at <= now - cls.LASTS).execute()
         with db.transaction():
             if before:

@@ -38,7 +38,7 @@ class KeyCountry(Table):
             db.insert_rows("key_country", rows, UNLESS_KNOWN)
 
     @classmethod
-    def take_news(cls, now: datetime) -> list[tuple[ApiKey, list[str]]]:
+    def claim_news(cls, now: datetime) -> list[tuple[ApiKey, list[str]]]:
         """Return the keys that have begun in the last day to text countries, with those countries.
 
         Each country of a key is returned once, over all processes. Those of a key's first day are

@@ -184,7 +184,7 @@ class HttpCarrier(Carrier):
             return CarrierError(reason, no_route=True)
         return self.codes.error(reason, code, **facts)
 
-    def note_served(self) -> None:
+    def record_served(self) -> None:
         """Note that the server took a text from this FROM."""
         self._served_until = time.monotonic() + RECENTLY
 

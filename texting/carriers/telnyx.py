@@ -125,7 +125,7 @@ class Telnyx(HttpCarrier):
         answer = self.post_json("/messages", body, **{"Idempotency-Key": outgoing.key})
         ref = reference(as_object(answer.json().get("data")).get("id"))
         if ref and answer.success:
-            self.note_served()
+            self.record_served()
             return ref
         raise self.error_of(answer)
 

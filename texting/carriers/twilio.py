@@ -126,7 +126,7 @@ class Twilio(HttpCarrier):
         sid, code = reference(answer.json().get("sid")), _code(answer)
         # A 201 without a SID is a success, too: sending again would make a second text.
         if (sid and answer.success) or (answer.status == 201 and code is None):
-            self.note_served()
+            self.record_served()
             return sid
         raise self.error_of(answer)
 

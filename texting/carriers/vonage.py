@@ -132,7 +132,7 @@ class Vonage(HttpCarrier):
             raise self.refusal(answer)
         noes = [status for part in parts if (status := str(part["status"])) != "0"]
         if not noes:
-            self.note_served()
+            self.record_served()
             return reference(parts[-1].get("message-id"))
         if len(noes) < len(parts):
             reason = f"Vonage: took {len(parts) - len(noes)} of {len(parts)} parts"

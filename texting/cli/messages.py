@@ -190,11 +190,11 @@ def decide(
     for page in chunked(ids, PAGE):  # a short transaction each
         these = Selection(page)
         transition(these)
-        left += len(these.left)
+        left += len(these.unchanged)
         found = {message.id: message for message in Message.select().where(Message.id.in_(page))}
         for id in page:
             message = found.get(id)
-            if id not in these.left:
+            if id not in these.unchanged:
                 base.say(f"{id}: {WITHDRAWN if message and message.is_withdrawn else past}")
             else:
                 why = f"not {past}: {message.state()}" if message else "there is no such message"

@@ -279,11 +279,11 @@ def decide(
         pass
     selection, name = Selection(ids), g.person.name
     ACTIONS[action](selection, name, now, **more)
-    done = [id for id in ids if id not in selection.left]
+    done = [id for id in ids if id not in selection.unchanged]
     for id in done:
         about = {"message_id": str(id), "key": name}
         log.info("message %s %s by %s", id, results.PAST[action], name, extra=about)
-    return done, [id for id in ids if id in selection.left]
+    return done, [id for id in ids if id in selection.unchanged]
 
 
 def of_card(value: str, action: str) -> list[uuid.UUID] | None:

@@ -78,8 +78,8 @@ class Deliveries:
     Each try has a thread, so that no receiver waits for another, within LIMITS.
     """
 
-    def __init__(self, claim_timeout: int, note_notified: Noting, *, once: bool = False):
-        self.lease, self.note_notified = timedelta(seconds=claim_timeout), note_notified
+    def __init__(self, claim_timeout: int, record_notified: Noting, *, once: bool = False):
+        self.lease, self.record_notified = timedelta(seconds=claim_timeout), record_notified
         self.began_at = clock.now() if once else None
         self.receivers = {}  # by URL, those with events whose results are not recorded yet
         self.limits = {}  # by URL, which of LIMITS counts
@@ -229,8 +229,8 @@ class Deliveries:
         failed.sort(key=lambda each: each.event.key_id)  # or there could be a deadlock
         with database.db.atomic():
             accepted = [each.event for each in tries if each.accepted and each.event.delivered()]
-            EventAddress.note_success({event.key_id for event in accepted})
-            self.note_notified({event.message_id for event in accepted}, now)
+            EventAddress.record_success({event.key_id for event in accepted})
+            self.record_notified({event.message_id for event in accepted}, now)
             told = [(each, line) for each in failed if (line := self.record_failure(each, now))]
         for each, line in told:
             about = {"message_id": str(each.event.message_id), "key": each.address.key.name}
@@ -242,7 +242,7 @@ class Deliveries:
         next_try_at = next_try(event.tries, answer and answer.retry_after, now)
         if not event.failed(ended.words, next_try_at, now):
             return None
-        EventAddress.note_failure(key.id, ended.address.url, now)
+        EventAddress.record_failure(key.id, ended.address.url, now)
         is_gone = answer and answer.status == GONE
         if is_gone and EventAddress.switch_off(key.id, OFF_BY_RECEIVER, now, ended.address.url):
             then = "the address is switched off"

@@ -103,13 +103,13 @@ class EventAddress(Table):
             _audit(Action.ROTATED_EVENTS, now, key)
 
     @classmethod
-    def note_success(cls, keys: Collection[int]) -> None:
+    def record_success(cls, keys: Collection[int]) -> None:
         """Note that the receivers of these keys have just accepted an event."""
         failing = cls.key.in_([*keys]) & cls.failing_since.is_null(False)
         cls.update(failing_since=None, failures=0).where(failing).execute()
 
     @classmethod
-    def note_failure(cls, key: int, url: str, now: datetime) -> None:
+    def record_failure(cls, key: int, url: str, now: datetime) -> None:
         """Note that the receiver of a key, at this address, did not accept an event."""
         mine = (cls.key == key) & (cls.url == url) & (cls.failures < FEWEST_TRIES)
         since = Case(

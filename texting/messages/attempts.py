@@ -155,7 +155,7 @@ class Attempt(Table):
         return end.where(own, IS_UNCLEAR).execute() == 1
 
     @classmethod
-    def note_accepted(
+    def record_accepted(
         cls,
         copies: Mapping[uuid.UUID, Copy],
         references: Mapping[uuid.UUID, str | None],
@@ -233,7 +233,7 @@ class Attempt(Table):
         cls.update(sender=None).where(asked, cls.message.in_([*messages])).execute()
 
     @classmethod
-    def lose(
+    def mark_unclear(
         cls, messages: Collection[uuid.UUID], now: datetime, unable: Collection[str]
     ) -> list[Self]:
         """Mark the attempts at these messages whose sender is gone as unclear; return them.
@@ -249,7 +249,7 @@ class Attempt(Table):
         lost = lost.where(IS_ORPHANED, cls.message.in_([*messages])).returning(cls)
         return [*lost.execute()]
 
-    def note_receipt(self, receipt: str, at: datetime) -> None:
+    def record_receipt(self, receipt: str, at: datetime) -> None:
         """Store a receipt for this attempt; nothing overrides `delivered`."""
         told = {"receipt": receipt, "receipt_at": at}
         is_news = Attempt.receipt.is_null() | (Attempt.receipt != "delivered")

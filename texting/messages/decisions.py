@@ -58,11 +58,11 @@ class Selection:
     """One or several messages that a person decides on together.
 
     Each transition changes the messages that allow it, in one transaction, and returns their ids;
-    `left` has the ids of the others.
+    `unchanged` has the ids of the others.
     """
 
     def __init__(self, ids: Iterable[UUID]):
-        self.left = {*ids}
+        self.unchanged = {*ids}
 
     def approve(self, by: str, now: datetime) -> list[UUID]:
         """Let messages be sent when their time comes; approving again has no effect.
@@ -121,7 +121,7 @@ class Selection:
         anew = ANEW | {
             "send_at": Case(None, [later], Message.send_at.db_value(now)),
             "claims_before_retry": Message.claim_number,
-            "lane": _lane_anew(self.left),
+            "lane": _lane_anew(self.unchanged),
         }
         anew["first_send_at"] = anew["send_at"]
         with db.transaction():
@@ -154,7 +154,7 @@ class Selection:
         """
         needed = Message.id, Message.to, Message.created_at, ApiKey
         done, these = [], Message.select(*needed).join(ApiKey)
-        left = list(these.where(Message.id.in_([*self.left])).order_by(Message.id))
+        left = list(these.where(Message.id.in_([*self.unchanged])).order_by(Message.id))
         while left:
             first = {message.to: message for message in reversed(left)}
             left = [message for message in left if first[message.to] is not message]
@@ -163,16 +163,18 @@ class Selection:
                     lock_numbers({m.to for m in some if m.key.recipient_limit_or(limit)} - {None})
                     fit = [each.id for each in some if _fits(each, limit)]
                     done += Selection(fit)._undo_cancel(by, now)
-        self.left.difference_update(done)
+        self.unchanged.difference_update(done)
         return done
 
     def _undo_cancel(self, by, now):
         among = Action.CANCELLED, Action.REFUSED
-        latest = Audit.latest(self.left, among, now - UNDO_WITHIN)
+        latest = Audit.latest(self.unchanged, among, now - UNDO_WITHIN)
         done = []
         for undone in among:
-            these = Selection(i for i in self.left if latest.get(i, Action.CANCELLED) == undone)
-            if not these.left:
+            these = Selection(
+                i for i in self.unchanged if latest.get(i, Action.CANCELLED) == undone
+            )
+            if not these.unchanged:
                 continue
             undo = partial(these._undo, undone, now, cancelled_by=None, note=None)
             mine = Message.cancelled_by == by
@@ -200,13 +202,13 @@ class Selection:
 
         Redacted messages are left out: they are never sent again.
         """
-        some = Message.id.in_([*self.left]) & Message.status.in_([*among])
+        some = Message.id.in_([*self.unchanged]) & Message.status.in_([*among])
         rows = Message.select(Message.id).order_by(Message.id)
         locked = [each.id for each in db.lock_rows(rows.where(some, Message.to.is_null(False)))]
         ids = [each.id for each in rows.where(Message.id.in_(locked), condition)]
         if ids:
             Message.change(Message.update(changes).where(Message.id.in_(ids)))
-        self.left.difference_update(ids)
+        self.unchanged.difference_update(ids)
         return ids
 
 

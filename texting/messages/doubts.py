@@ -70,7 +70,7 @@ def take_over(now: datetime, unable: Collection[str]) -> int:
 def _lose(ids, now, unable):
     with db.atomic():
         messages = Message.locked(ids)
-        lost = Attempt.lose(messages, now, unable)
+        lost = Attempt.mark_unclear(messages, now, unable)
         recount(messages)
         return sum(messages[each.message_id].queue_again(each) for each in lost)
 
@@ -85,7 +85,7 @@ def to_ask(carrier: str, now: datetime, limit: int) -> list[Attempt]:
     return [*waiting.order_by(Attempt.ask_at).limit(limit)]
 
 
-def take(message_id: uuid.UUID, carrier: str, sender: uuid.UUID, now: datetime) -> bool:
+def claim(message_id: uuid.UUID, carrier: str, sender: uuid.UUID, now: datetime) -> bool:
     """Claim the question about a message; return False if another scheduler has claimed it."""
     own = _is_to_ask(carrier, now) & (Attempt.message == message_id)
     return Attempt.update(sender=sender).where(own).execute() > 0

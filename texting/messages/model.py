@@ -245,7 +245,7 @@ class Message(Table):
         is_claimed = has_status(Status.SENDING) & (Message.claim_number == lost.claim_number)
         return queue.where(Message.id == self.id, is_claimed).execute() == 1
 
-    def settle(self, outcome: Any, now: datetime, **more: Any) -> bool:
+    def apply_waiting(self, outcome: Any, now: datetime, **more: Any) -> bool:
         """Apply an Outcome to this message, which waits in doubt; return whether it waited."""
         changes = more | self._changes(outcome, now)
         waits = (Message.id == self.id) & has_status(*WAITING)
@@ -264,13 +264,13 @@ class Message(Table):
         if found := db.lock_rows(this).first():
             self.__data__.update(found.__data__)
 
-    def note_error(self, error: str, now: datetime) -> None:
+    def record_error(self, error: str, now: datetime) -> None:
         """Store what a carrier said about this message, which goes on waiting."""
         waits = (Message.id == self.id) & has_status(*WAITING)
         Message.update(last_error=error, last_error_at=now).where(waits).execute()
 
     @classmethod
-    def note_notified(cls, ids: Collection[uuid.UUID], now: datetime) -> None:
+    def record_notified(cls, ids: Collection[uuid.UUID], now: datetime) -> None:
         """Note that events of these messages were delivered.
 
         It waits for no lock, to avoid a deadlock on Postgres. A message that is being changed at

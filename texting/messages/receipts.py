@@ -126,7 +126,7 @@ def _take(references, open, now, carrier, only_open=False):
 
 def _end(copies, references, now):
     """Record that their carrier accepted these copies of locked messages, and settle doubts."""
-    Attempt.note_accepted(copies, references, now)
+    Attempt.record_accepted(copies, references, now)
     if doubtful := [id for id, copy in copies.items() if copy.result == Result.UNCLEAR]:
         recount(doubtful)
 
@@ -318,7 +318,7 @@ def _apply_to(copy, said, at, carrier, now):
     changes = {"status": status, "last_error": said.reason, "receipt_at": at}
     if not Message.change(Message.update(changes).where(counts, _MAY_BECOME[status])):
         _hear([id], carrier)
-    copy.note_receipt(status, at)
+    copy.record_receipt(status, at)
     about = {"message_id": str(id)}
     log.info("message %s is %s by a receipt of %s", id, status, carrier, extra=about)
     return id

@@ -29,14 +29,14 @@ class PublicAddress(Table):
     is_silent = BooleanField()  # as of the latest check
 
     @classmethod
-    def note_answer(cls, url: str, now: datetime) -> None:
+    def record_answer(cls, url: str, now: datetime) -> None:
         """Note that the service answered there."""
         answered = {cls.answered_at: now, cls.is_silent: False}
         row = cls.insert(url=url, answered_at=now, is_silent=False)
         row.on_conflict(conflict_target=[cls.url], update=answered).execute()
 
     @classmethod
-    def note_silence(cls, url: str, now: datetime) -> None:
+    def record_silence(cls, url: str, now: datetime) -> None:
         """Note that the service does not answer there, unless it never did, or just did."""
         silent = (cls.url == url) & (cls.answered_at <= now - LATELY)
         cls.update(is_silent=True).where(silent).execute()
@@ -75,9 +75,9 @@ def _ask(url, pauses):
             if answered := why_silent(url) is None:
                 break
         if answered:
-            PublicAddress.note_answer(url, clock.now())
+            PublicAddress.record_answer(url, clock.now())
         else:
-            PublicAddress.note_silence(url, clock.now())
+            PublicAddress.record_silence(url, clock.now())
 
 
 def why_silent(url: str) -> str | None:

@@ -292,7 +292,7 @@ def _limits(settings, now):
 
 def _countries(now):
     """Return a notice of each key that texts new countries, since it may have leaked."""
-    for key, codes in KeyCountry.take_news(now):
+    for key, codes in KeyCountry.claim_news(now):
         names = [f"{recipients.country_name(code)} ({code})" for code in codes]
         told = f"texts {health.listed(names, 'countries')} for the first time"
         name = shlex.quote(key.name)

@@ -121,7 +121,7 @@ class Reply(Table):
         return {each.id for each in read.returning(cls.id).execute()}
 
     @classmethod
-    def note_listed(cls, numbers: Iterable[str], by: str, now: datetime) -> None:
+    def record_listed(cls, numbers: Iterable[str], by: str, now: datetime) -> None:
         """Mark the possible opt-outs of listed numbers as read, because they are decided."""
         for some in chunked(numbers, PAGE):
             cls._note_read(MAY_BE_NO & cls.number.in_(some), by, now)
@@ -200,7 +200,7 @@ def put_on_list(
     """
     with db.atomic():
         new = which.add(numbers, now, source, who, said_at)
-        Reply.note_listed(numbers, who or source, now)
+        Reply.record_listed(numbers, who or source, now)
     return new
 
 

@@ -115,7 +115,7 @@ class CarrierState(Table):
         cls.insert_many(rows).on_conflict(conflict_target=[cls.name], preserve=noted).execute()
 
     @classmethod
-    def note_heard(cls, name: str, until: datetime) -> None:
+    def record_heard(cls, name: str, until: datetime) -> None:
         """Note that the list of incoming texts was read up to an instant."""
         cls.update(heard_until=until).where(cls.name == name).execute()
 

@@ -58,7 +58,7 @@ class Turns:
         self.known, self.lanes = [], []  # all lanes with texts, and those open to us
         self.keys = OrderedDict()  # next in turn first: each key's lanes, None until asked
 
-    def look(self, may_take: Callable[[Lane, str], bool]) -> None:
+    def refresh(self, may_take: Callable[[Lane, str], bool]) -> None:
         """Find the keys and lanes of the texts for which `may_take(lane, key name)` is true.
 
         New keys come last, in random order, or schedulers that make single passes would all begin

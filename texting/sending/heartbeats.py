@@ -49,7 +49,7 @@ class Pulse:
         monotonic = self.clock.monotonic()
         return monotonic, self.clock.now().timestamp() - monotonic
 
-    def note_beat(self, before: tuple[float, float]) -> None:
+    def record_beat(self, before: tuple[float, float]) -> None:
         """Note that a beat is stored; `before` is the moment before it."""
         self.beaten_at, self.ahead = before
 
@@ -66,7 +66,7 @@ class Pulse:
             sender = uuid.uuid4()
             Heartbeat.insert(sender=sender, beat_at=now).execute()
             self.sender = sender
-        self.note_beat(before)
+        self.record_beat(before)
 
     def beat_in_transaction(self) -> bool:
         """Beat in a transaction that claims something; return False if this sender is dead.

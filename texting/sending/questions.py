@@ -54,10 +54,10 @@ class Questions:
         with db.atomic():
             listed = messages if self.carrier.can_be_asked else ()
             under_way = doubts.texts_at(self.sender.listed_with, listed, IS_UNDER_WAY)
-        for message in self.take(messages, now):
+        for message in self.claim(messages, now):
             send = self.sender.send_of(message)
             if self.is_received(message, now):
-                self.sender.recorder.note_move(send, "sent")
+                self.sender.recorder.record_move(send, "sent")
             elif (message.to, message.message) in under_way:  # a person has retried this one
                 doubts.ask_again_at(message.id, self.name, now + outcomes.EQUAL_TEXT_DELAY)
             elif copies := doubts.unclear_at(self.name, message.id):
@@ -70,16 +70,16 @@ class Questions:
         with db.atomic():
             going, moves = self.judge_again(questions, now)
         for send, outcome in moves:
-            self.sender.recorder.note_move(send, outcome.move, outcome.why)
+            self.sender.recorder.record_move(send, outcome.move, outcome.why)
         return going
 
-    def take(self, messages: list[Message], now: datetime) -> list[Message]:
+    def claim(self, messages: list[Message], now: datetime) -> list[Message]:
         """Claim the questions about messages; return those that no other scheduler has claimed."""
         with db.atomic():
             if not self.sender.pulse.beat_in_transaction():
                 return []
             owner = self.sender.pulse.sender
-            return [each for each in messages if doubts.take(each.id, self.name, owner, now)]
+            return [each for each in messages if doubts.claim(each.id, self.name, owner, now)]
 
     def judge_again(
         self, questions: list[Send], now: datetime
@@ -115,7 +115,7 @@ class Questions:
                     send.otherwise = outcome if ends else None if is_last else later
                     looked_up.append(send)
                     continue
-                if ends and message.settle(outcome, now):
+                if ends and message.apply_waiting(outcome, now):
                     moves.append((send, outcome))
             doubts.ask_again_at(message.id, self.name, later.send_at)
         going = self.sender.within_rate(again)
@@ -174,12 +174,12 @@ class QuestionRecorder(Recorder):
         with db.atomic():
             message.read_again()
             outcome = outcomes.after_no_answer(message, send.terms, now)
-            is_moved = outcome and message.settle(outcome, now)
+            is_moved = outcome and message.apply_waiting(outcome, now)
             if not is_moved and error.fault is not Fault.ACCOUNT:
-                message.note_error(str(error), now)
+                message.record_error(str(error), now)
             doubts.ask_again_at(message.id, self.name, at)
         if is_moved:
-            self.note_move(send, outcome.move, outcome.why)
+            self.record_move(send, outcome.move, outcome.why)
 
     def record_refused(self, send: Send, error: CarrierError, now: datetime) -> None:
         """Record that the carrier refused a text that it was given again.
@@ -206,10 +206,10 @@ class QuestionRecorder(Recorder):
                 if settles:  # the try was counted when its answer was lost, unless by a death
                     tries = message.attempts + any(each.words == DIED for each in copies)
                     lane = str(self.lane_after_error(send, error, outcome))
-                is_moved = message.settle(outcome, now, attempts=tries, lane=lane)
+                is_moved = message.apply_waiting(outcome, now, attempts=tries, lane=lane)
                 doubts.ask_again_at(message.id, self.name, outcome.send_at or now)
         if is_moved and outcome.status != Status.QUEUED:
-            self.note_move(send, outcome.move, outcome.why)
+            self.record_move(send, outcome.move, outcome.why)
 
     def record_found(self, send: Send, said: list[str] | str | None, now: datetime) -> None:
         """Record whether the carrier has a text in doubt.
@@ -233,8 +233,8 @@ class QuestionRecorder(Recorder):
             if found or message is None or message.status not in WAITING:
                 outcome = None
             elif outcome := outcomes.not_taken(message, doubts.deaths(message), send.otherwise):
-                message.settle(outcome, now)
+                message.apply_waiting(outcome, now)
         if found:
-            self.note_move(send, "sent")
+            self.record_move(send, "sent")
         elif outcome:
-            self.note_move(send, outcome.move, outcome.why)
+            self.record_move(send, outcome.move, outcome.why)

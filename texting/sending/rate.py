@@ -50,7 +50,7 @@ class Rate(NamedTuple):
         """Return how many parts may go at once."""
         return max(1, int(self.per_second * self.KEPT))
 
-    def take(self, used_until: int | None, parts: list[int], now: datetime) -> Share:
+    def claim(self, used_until: int | None, parts: list[int], now: datetime) -> Share:
         """Return how many of some texts, given by their numbers of parts, may go, and when."""
         if self.wait(used_until, now):
             return Share(0, used_until, 0)

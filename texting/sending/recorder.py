@@ -53,7 +53,7 @@ class Recorder:
                 self.record_unless_broken(self.record_other, [each], now)
         if self.terms.settles_doubts and not self.terms.keeps_ids:
             self.retry(self.release_equal, self.unrecorded, now)
-        self.retry(self.watch.note_answers, self.unrecorded)
+        self.retry(self.watch.record_answers, self.unrecorded)
         self.unrecorded = []
         return True
 
@@ -145,7 +145,7 @@ class Recorder:
         claims = {each.send.message.id: each.send.message.claim_number for each in taken}
         receipts.record_accepted(said, now, self.name, claims)
         for each in taken:
-            self.note_move(each.send, "sent")
+            self.record_move(each.send, "sent")
 
     def record_not_given(self, send: Send, outcome: Outcome | None, now: datetime) -> None:
         """Record what becomes of a text not given to the carrier; it may keep its place."""
@@ -153,7 +153,7 @@ class Recorder:
             is_moved = outcome and send.message.apply(outcome, now)
             take_back([send.message])
         if is_moved:
-            self.note_move(send, outcome.move, outcome.why)
+            self.record_move(send, outcome.move, outcome.why)
 
     def record_not_accepted(self, send: Send, error: CarrierError, now: datetime) -> None:
         """Record what becomes of a text that the carrier did not accept."""
@@ -167,7 +167,7 @@ class Recorder:
             is_moved = message.apply(outcome, now, carrier=self.name, lane=str(lane))
             self.end_attempt(send, error, outcome, now)
         if is_moved and outcome.status != Status.QUEUED:
-            self.note_move(send, outcome.move, outcome.why)
+            self.record_move(send, outcome.move, outcome.why)
         if outcome.doubt:
             receipts.look_again(message.to, now)
 
@@ -202,7 +202,7 @@ class Recorder:
         elif Attempt.end(send.message, now, Result.REFUSED, even_unclear, words=words, ask_at=None):
             doubts.recount([send.message.id])
 
-    def note_move(self, send: Send, move: str, reason: str | None = None) -> None:
+    def record_move(self, send: Send, move: str, reason: str | None = None) -> None:
         """Count and log what happened to a message."""
         self.counts[move] += 1
         level = logging.WARNING if move in ("retrying", "failed", "expired") else logging.INFO

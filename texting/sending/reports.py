@@ -84,7 +84,7 @@ class ReportRecorder:
         state, now = CarrierState.get_or_none(CarrierState.name == self.watch.name), clock.now()
         if state is None or state.heard_until is None:
             CarrierState.prepare(self.watch.name)
-            CarrierState.note_heard(self.watch.name, now)
+            CarrierState.record_heard(self.watch.name, now)
         elif (was_paused := state.was_paused(now)) or state.heard_until <= now - LISTED_EVERY:
             since = max(state.heard_until, now - LONGEST_UNHEARD) - LATE_IN_LIST
             until = None if was_paused else now - CALLED_BACK_WITHIN
@@ -97,7 +97,7 @@ class ReportRecorder:
             reading = self.reading
             self.asked = self.watch.sends.submit(self.carrier.incoming, reading.since, reading.rest)
 
-    def take_missed(self) -> bool:
+    def record_missed(self) -> bool:
         """Go on with the list, and record some missed texts; return whether there is more.
 
         Only the end of the list is noted, so after a failure it is read again.
@@ -108,7 +108,7 @@ class ReportRecorder:
         if reading is None or (self.asked and not self.asked.done()):
             return False
         if self.asked:
-            self.take_part()
+            self.receive_part()
             return True
         if reading.replies:
             self.record_some()
@@ -116,11 +116,11 @@ class ReportRecorder:
         if reading.rest or not reading.parts:
             self.ask()
         else:
-            CarrierState.note_heard(self.watch.name, reading.begun_at)
+            CarrierState.record_heard(self.watch.name, reading.begun_at)
             self.reading = None
         return False
 
-    def take_part(self) -> None:
+    def receive_part(self) -> None:
         """Take a part of the list from the carrier, or give up until later."""
         reading, problem = self.reading, self.asked.exception()
         if not problem and reading.parts == MOST_PARTS:
@@ -153,7 +153,7 @@ class ReportRecorder:
             self.unrecorded = self.carrier.received()
         now = self.watch.clock.now()
         if any(isinstance(event, TooFast) for event in self.unrecorded):
-            self.watch.note_too_fast()
+            self.watch.record_too_fast()
         some = self.unrecorded[:RECORDED_AT_ONCE]
         replies = (n for n, each in enumerate(some) if isinstance(each, IncomingText))
         at_once = next(replies, len(some)) or 1

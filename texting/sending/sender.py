@@ -59,7 +59,7 @@ class Shared:
     runtime: Runtime
     counts: Counter  # of what happened to messages
     # Carriers in trouble whose pause is over, but that can take no more texts now
-    unable: set[str] = field(default_factory=set)
+    without_probe: set[str] = field(default_factory=set)
 
 
 class Sender:
@@ -82,9 +82,9 @@ class Sender:
         self.recorder = QuestionRecorder(self.terms, self.watch, routes, shared.counts, retry)
         self.reports = ReportRecorder(carrier, ReplyRules.of(settings, self.name), self.watch)
         self.questions = Questions(self)
-        self.turns, self.unable = Turns(routes), shared.unable
+        self.turns, self.without_probe = Turns(routes), shared.without_probe
         # When to read keys, lanes and carriers in trouble again, by the monotonic clock
-        self.look_at = 0
+        self.refresh_at = 0
         self.rules = {}  # of keys, by id, as read since then
         self.terms_of = lru_cache(self.terms.of_key)  # by the rules of a key
         self.trouble, self.paused = set(), set()  # carriers; the latter still pause
@@ -115,7 +115,7 @@ class Sender:
         and take SEND_RATE. 6. Begin to send.
         """
         self.reports.register()
-        made_progress = self.retry(self.reports.take_missed)
+        made_progress = self.retry(self.reports.record_missed)
         made_progress |= self.recorder.record()
         if self.may_be_unheard or not self.sends.under_way:
             made_progress |= self.retry(self.take_back_unheard)
@@ -135,12 +135,12 @@ class Sender:
         if is_unused:
             self.retry(self.watch.end_unused_probe)
         if self.watch.is_pause_over and not (is_unused and room):
-            made_progress |= self.name not in self.unable  # others take what was left to it
-            self.unable.add(self.name)
+            made_progress |= self.name not in self.without_probe  # others take what was left to it
+            self.without_probe.add(self.name)
         else:
-            self.unable.discard(self.name)
+            self.without_probe.discard(self.name)
         if may_claim and room > 0 and not claimed and not pause:
-            pause = self.look_at - self.clock.monotonic()
+            pause = self.refresh_at - self.clock.monotonic()
         if ready and self.watch.rate:  # more may go before these are answered
             pause = TICK
         self.resumes_at = self.clock.monotonic() + pause if pause else math.inf
@@ -175,7 +175,7 @@ class Sender:
         except Exception as error:
             if is_outage(error):
                 raise
-        self.look_at = 0  # what we know of turns may be wrong
+        self.refresh_at = 0  # what we know of turns may be wrong
         return self.claim_but_broken(self.choices(), room)
 
     def claim_first(self, choices: list[Callable], room: int, by: str = "claim") -> list[Message]:
@@ -211,11 +211,11 @@ class Sender:
             allowed = {send.message.id: send.allowed for send in going}
             copies = Attempt.begin(given, self.name, self.pulse.sender, now, allowed)
             self.turns.put_back([send.message for send in waiting])
-        self.pulse.note_beat(before)
+        self.pulse.record_beat(before)
         for send in going:
             send.copy = copies[send.message.id]
         for send, outcome in moves:
-            self.recorder.note_move(send, outcome.move, outcome.why)
+            self.recorder.record_move(send, outcome.move, outcome.why)
         return len(messages) - len(waiting), going
 
     def take_back_unheard(self) -> bool:
@@ -248,11 +248,11 @@ class Sender:
         are left to a carrier whose pause is over, if it can take one.
         """
         routes = self.routes
-        is_look_due = self.clock.monotonic() >= self.look_at or not self.sends.under_way
+        is_look_due = self.clock.monotonic() >= self.refresh_at or not self.sends.under_way
         if is_look_due and routes.are_several:
             self.trouble = CarrierState.in_trouble(routes.names)
             self.paused = CarrierState.in_trouble(routes.names, self.clock.now())
-        trouble, paused = self.trouble, self.trouble & (self.paused | self.unable)
+        trouble, paused = self.trouble, self.trouble & (self.paused | self.without_probe)
 
         def may_take(lane, key):
             return routes.may_take(self.name, lane, key, trouble if lane.doubts else paused)
@@ -264,9 +264,9 @@ class Sender:
             return may_take(lane, key) and trouble.issuperset(routes.order(lane, key))
 
         if is_look_due:
-            self.turns.look(may_take)
+            self.turns.refresh(may_take)
             self.rules.clear()
-            self.look_at = self.clock.monotonic() + LOOK_EVERY
+            self.refresh_at = self.clock.monotonic() + LOOK_EVERY
         if not self.turns.lanes:
             return []
         return [is_sure, has_no_other] if self.watch.is_risky else [may_take]
@@ -334,7 +334,7 @@ class Sender:
         """Return as many of these messages, from the first on, as SEND_RATE allows now."""
         if not (self.watch.rate and ready):
             return ready
-        share = self.watch.take_rate([send.message.parts for send in ready])
+        share = self.watch.claim_rate([send.message.parts for send in ready])
         if share.texts and share.delay:
             ready[0].not_before = self.clock.monotonic() + share.delay
         return ready[: share.texts]

@@ -119,7 +119,7 @@ class CarrierWatch:
             kind = type(error).__name__  # its message may hold the URL
             log.error("carrier %s hit an unexpected %s while being asked", self.name, kind)
             error = CarrierError(f"unexpected {kind}", silent=True)
-        if not self.note_error(error, self.probe, by_text=False):
+        if not self.record_error(error, self.probe, by_text=False):
             cause = {"trouble": self.state.trouble, "is_down": self.state.is_down}
             CarrierState.begin_pause(self.name, self.clock.now(), self.probe, **cause)
         return Permission.NONE, 0
@@ -139,32 +139,32 @@ class CarrierWatch:
         if CarrierState.end_pause(self.name, probe, **how):
             log.info("carrier %s takes texts again", self.name)
 
-    def take_rate(self, parts: list[int]) -> Share:
+    def claim_rate(self, parts: list[int]) -> Share:
         """Take as many of these texts as SEND_RATE allows; none if another scheduler was faster."""
         used_until = self.state.rate_used_until
         now = self.clock.now()
-        share = self.rate.take(used_until, parts, now)
+        share = self.rate.claim(used_until, parts, now)
         if share.texts and not CarrierState.use_rate(self.name, used_until, share.used_until):
             return Share(0, used_until, 0)
         self.state.rate_used_until = share.used_until
         return share
 
-    def note_answers(self, answers: list[Answer]) -> None:
+    def record_answers(self, answers: list[Answer]) -> None:
         """Update the carrier's shared state from these answers."""
         for send, error, _ in answers:
             if not isinstance(error, NotSent):
-                self.note_answer(send, error)
+                self.record_answer(send, error)
             if send.is_probe:  # the next may go first
                 CarrierState.end_probe(self.name, send.probe)
 
-    def note_answer(self, send: Send, error: CarrierError | None) -> None:
+    def record_answer(self, send: Send, error: CarrierError | None) -> None:
         """Update the carrier's shared state from one answer.
 
         Only a text can prove that neither the speed nor the account is refused. The answer to a
         question about a doubt can only end an outage, and only one that began without a text.
         """
         if error:
-            self.note_error(error, send.probe, by_text=send.gives)
+            self.record_error(error, send.probe, by_text=send.gives)
         fault = error and error.fault
         if error and (error.silent or error.in_doubt) and fault is not Fault.TOO_FAST:
             return
@@ -183,11 +183,11 @@ class CarrierWatch:
         if CarrierState.may_log(self.name, f"{what}: {problem}", self.clock.now()):
             log.warning("carrier %s %s: %s", self.name, what, problem)
 
-    def note_too_fast(self) -> None:
+    def record_too_fast(self) -> None:
         """Begin a pause: the carrier said "too fast" to a part of a text, which itself waits."""
-        self.note_error(CarrierError("too fast", Fault.TOO_FAST), None, by_text=True)
+        self.record_error(CarrierError("too fast", Fault.TOO_FAST), None, by_text=True)
 
-    def note_error(self, error: CarrierError, probe: datetime | None, by_text: bool) -> bool:
+    def record_error(self, error: CarrierError, probe: datetime | None, by_text: bool) -> bool:
         """Begin a pause if an error is about the account, the speed or the carrier itself.
 
         Return whether it is. The error answered a text, or a question.
