@@ -49,6 +49,13 @@ def test_a_carrier_is_asked_by_one_of_two_schedulers_that_see_the_same_doubt(dat
     assert asks == [True, False]
 
 
+def test_the_longest_due_is_asked_about_first(database_url):
+    seconds = (2, 0, 1)
+    texts = [store(in_doubt=1, carrier="fake", send_at=TUESDAY_NOON + n * SECOND) for n in seconds]
+    asked = [each.message_id for each in doubts.to_ask(FAKE, TUESDAY_NOON + MINUTE, 2)]
+    assert asked == [texts[1].id, texts[2].id]
+
+
 def test_what_another_has_just_asked_about_is_not_asked_about_at_once_again(database_url):
     message = store(in_doubt=1, carrier="fake")
     Heartbeat.create(sender=SENDER, beat_at=TUESDAY_NOON)
@@ -171,12 +178,20 @@ def test_an_equal_text_is_put_off_by_a_minute_while_the_first_is_in_hand(
 def test_an_equal_text_waits_until_the_first_is_answered_and_no_longer(run_pass, askable):
     texts = store(), store(send_at=TUESDAY_NOON + SECOND / 2)
     own_time = TUESDAY_NOON + MINUTE / 2
-    later_text = store(send_at=own_time, first_send_at=own_time, status=Status.SCHEDULED)
+    others = [  # that wait for their first time, for a retry, and for a send_date
+        store(send_at=own_time, first_send_at=own_time, status=Status.SCHEDULED, **columns)
+        for columns in (
+            {},
+            {"claim_number": 1, "due_since": TUESDAY_NOON},
+            {"claim_number": 1, "send_date": own_time},
+        )
+    ]
     askable.answer = lambda: askable.take(NEW_YORK, "Hello")
     assert later(run_pass, 1 / 60, carrier=askable) == Counter({"sent": 1, "rescheduled": 1})
     later(run_pass, 2 / 60, carrier=askable)
     assert [again(each).status for each in texts] == [Status.SENT] * 2
-    assert (again(later_text).send_at, again(later_text).status) == (own_time, Status.SCHEDULED)
+    for each in map(again, others):
+        assert (each.send_at, each.status) == (own_time, Status.SCHEDULED)
 
 
 def test_an_equal_text_waits_until_a_question_is_answered_and_no_longer(run_pass, askable):
