@@ -26,8 +26,6 @@ SCRIPTS = "recipients/numbering/make_"  # which developers run over files of the
 LOCAL = {  # what patterns are made of that is known within a function only
     "self": FutureInstant,
     "given": "hex",
-    "arn": r"arn:aws[a-z-]*:sns:eu-west-1:\d{12}:[\w-]{1,256}",
-    "pattern": r"(/[\w-]+)+\.pem",
     "window": "/([1-9][0-9]{0,3})(min|h|d)",
     "private": r"(?<!\w)s3cret(?!\w)|\+?\d(?:[\s().-]{0,2}\d){6,}",
 }

@@ -475,7 +475,7 @@ def test_a_scheduler_that_is_to_stop_does_not_wait_for_the_database_for_ever(
     settings, carrier, faulty, at
 ):
     at(TUESDAY_NOON)
-    scheduler_ = Scheduler(settings, carrier)
+    scheduler_ = Scheduler(settings._replace(shutdown_timeout=1), carrier)
     store()
 
     def go_away():

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.hashes import SHA1
 import kits
 from carrier_errors import MESSAGE_ID, NUMBER, connect, error_of, meaning, refused, send
 from carrier_servers import HANG_UP, Answer
-from kits import PUBLIC_URL, REFERENCE, connected
+from kits import PUBLIC_URL, REFERENCE, asked, connected
 from kits.aws import (
     PEM,
     TOPIC,
@@ -32,7 +32,9 @@ from kits.aws import (
     sign,
     signed,
 )
+from stored_messages import again, held
 from texting.carriers import CannotVerify, IncomingText, NotGenuine, Receipt, Shown
+from texting.messages.model import Status
 
 HOW = AwsCallbacks()
 VECTOR = json.loads(Path(kits.__file__).with_name("aws_signed_message.json").read_text())
@@ -333,6 +335,38 @@ def test_what_cannot_be_verified_now_is_repeated_later(aws_server, carrier, answ
     assert carrier.callback(by(aws_server)) == [Receipt(REFERENCE, True)]
 
 
+@pytest.fixture
+def client(open_client, aws_server):
+    return open_client(f"{aws_server.url}&{TOPICS}")
+
+
+def test_sns_is_asked_to_repeat_what_cannot_be_verified_now(client, aws_server):
+    """It repeats a message after a 503, not after a 403 (SNS's guide: 200 to 4xx is success)."""
+    message = held(Status.SENT, carrier_reference=REFERENCE, carrier="aws")
+    aws_server.answer = Answer(500)
+    assert client.open(**asked(by(aws_server))).status_code == 503
+    assert again(message).status == Status.SENT
+    aws_server.answer = None
+    assert client.open(**asked(by(aws_server))).status_code == 204
+    assert again(message).status == Status.DELIVERED
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"SigningCertURL": "http://169.254.169.254/latest/x.pem"},
+        {"TopicArn": f"{TOPIC}-of-another"},
+        {"age": timedelta(hours=25)},
+    ],
+    ids=str,
+)
+def test_hostile_messages_of_sns_get_a_403_and_have_nothing_fetched(client, aws_server, changes):
+    told = asked(by(aws_server, {"messageBody": "STOP"}, **changes))
+    for name in ("aws", "another"):
+        assert client.open(**told | {"path": f"/carriers/{name}/inbound"}).status_code == 403
+    assert aws_server.asked == []
+
+
 # Subscriptions
 
 CONFIRM = "You have chosen to subscribe.\nTo confirm, visit the SubscribeURL."
@@ -355,12 +389,15 @@ def test_a_subscription_to_a_topic_of_ours_is_confirmed_once(aws_server, carrier
         {"TopicArn": f"{TOPIC}-of-another"},
         {"SubscribeURL": "http://169.254.169.254/latest/?Action=ConfirmSubscription&Token=t"},
         {"SubscribeURL": "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription"},
+        {"SubscribeURL": "{base}.evil.example/?Action=ConfirmSubscription&Token=t"},
         {"age": timedelta(hours=25)},
         {"SignatureVersion": "1"},
     ],
     ids=str,
 )
 def test_any_other_is_refused_and_nothing_is_fetched(aws_server, carrier, changes):
+    if "SubscribeURL" in changes:
+        changes = {"SubscribeURL": changes["SubscribeURL"].format(base=aws_server.base_url)}
     refuses(carrier, wanted(aws_server, **changes), aws_server)
 
 

@@ -36,7 +36,7 @@ from carrier_servers import (
     playing,
     self_signed,
 )
-from kits import CLASSES, KITS, WITH_SERVER, missing
+from kits import CLASSES, KITS, OURS, OVER_HTTP, WITH_SERVER, missing
 from kits.twilio import TwilioServer, refusal
 from kits.vonage import verdict
 from running import ROOT
@@ -46,8 +46,6 @@ from texting.carriers import CarrierError, configs, key_of, smpp_session
 from texting.carriers.http import HttpCarrier
 from texting.carriers.tls import reason_of
 
-OVER_HTTP = [name for name in WITH_SERVER if name != "smpp"]
-OURS = [name for name in OVER_HTTP if issubclass(CLASSES[name], HttpCarrier)]
 WITH_JSON = [name for name in OURS if KITS[name].needs_json]  # nothing else is an answer
 BY_STATUS = [name for name in OVER_HTTP if not KITS[name].needs_json]
 

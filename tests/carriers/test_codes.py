@@ -6,8 +6,7 @@ import pytest
 
 from carrier_errors import connect, meaning, refused, send
 from carrier_servers import playing
-from kits import CLASSES, KITS, WITH_SERVER, codes_of
-from texting.carriers.http import HttpCarrier
+from kits import KITS, OURS, WITH_SERVER, codes_of
 
 GROUPS = {"permanent": "for good", "too_fast": "too fast", "account": "the account"}
 
@@ -55,12 +54,7 @@ def of_countries(name):
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [
-        (name, code)
-        for name in WITH_SERVER
-        if issubclass(CLASSES[name], HttpCarrier)
-        for code in sorted(of_countries(name))
-    ],
+    [(name, code) for name in OURS for code in sorted(of_countries(name))],
 )
 def test_a_from_that_serves_others_does_not_reach_this_country(monkeypatch, name, code):
     """For ten minutes; then nothing tells that it serves anybody."""

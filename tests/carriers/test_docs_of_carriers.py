@@ -1,9 +1,12 @@
 """docs/carriers.md, and a page of each carrier: their tables say what the classes say."""
 
+import contextlib
 import re
 
 import pytest
 
+from carrier_errors import connect, send
+from carrier_servers import playing
 from kits import CLASSES, KITS, codes_of
 from running import ROOT
 from texting import carriers
@@ -66,6 +69,17 @@ def test_a_carrier_does_what_the_table_says_at_a_glance(name):
         assert come == ("over its session" if kind.listens else "never")
     without_asking = "given again" if kind.keeps_ids else "sent once more"
     assert doubt == ("asked about" if kind.can_be_asked else without_asking)
+
+
+@by_all
+def test_the_docs_say_which_carriers_cannot_be_told_until_when_a_text_may_go(name):
+    for server in playing(KITS[name].server):
+        with contextlib.closing(connect(server.url)) as carrier:
+            for seconds in (90, 3600):
+                send(carrier, valid_for=seconds)
+        soon, later = (getattr(request, "body", request) for request in server.requests)
+    (said,) = re.findall(r"([^.]+) cannot be told so\.", COMMON)
+    assert (title(name) in said) == (soon == later)
 
 
 @by_all

@@ -31,7 +31,7 @@ def test_an_operator_keeps_the_list(page):
         ("Check", {}, f"since 2026-03-03, added by an operator, {ENTRY}", False),
         ("Add", wants_none, f"is on the Do Not Call list now, {OPT_OUT}", True),
         ("Check", {}, f"since 2026-03-03, added by an operator, {OPT_OUT} +1 212", True),
-        ("Remove", {}, "wants no texts. End that? An operator noted it (Olga), on", True),
+        ("Remove", {}, "wants no texts. End that? An operator noted it (Olga), at", True),
         ("Check", {}, f"since 2026-03-03, added by an operator, {OPT_OUT} Texts", True),
         ("Remove", {}, "wants no texts. End that?", True),
         ("End the opt-out", {}, "is no longer on the Do Not Call list.", None),
@@ -56,7 +56,7 @@ def test_a_listed_number_that_is_valid_no_more_is_checked_and_removed(page):
     OptedOut.add(["+22501234567"], TUESDAY_NOON, "reply")
     for button, words in (
         ("Check", "has been on the"),
-        ("Remove", "wants no texts. End that? It is the recipient's own word, in a reply, on"),
+        ("Remove", "wants no texts. End that? It is the recipient's own word, in a reply, at"),
         ("End the opt-out", "is no longer on the"),
     ):
         page.press(button, **({} if "End" in button else {"number": "+225 01 23 45 67"}))
@@ -120,7 +120,7 @@ def test_an_opt_out_is_ended_only_after_a_question_that_says_whose_word_it_was(p
     OptedOut.add([NEW_YORK], TUESDAY_NOON, source, who)
     DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator", "Bob")
     page.press("Remove", number=NEW_YORK)
-    assert f"{WHOSE[source]}, on 5:00 PM, Tuesday, Mar 3 UTC" in page.page.text
+    assert f"{WHOSE[source]}, at 5:00 PM, Tuesday, Mar 3 UTC" in page.page.text
     assert (OptedOut.lists(NEW_YORK), DoNotCall.lists(NEW_YORK)) == (True, False)
     page.press("End the opt-out")
     assert not OptedOut.lists(NEW_YORK)

@@ -1,6 +1,8 @@
 """Texts that are alike are one card while they wait, decided and undone together."""
 
+import random
 import re
+import time
 import uuid
 from base64 import urlsafe_b64encode
 
@@ -65,6 +67,36 @@ def test_they_are_one_card_with_how_many_where_to_and_three_to_read(request, per
     assert len(visitor.page.buttons("Approve")) == 1
     assert "Waiting for approval 6" in text
     assert str(alone.id) in html
+
+
+def test_similar_texts_are_read_as_they_were_written(approver):
+    for name in ("<b>Ann & Co ", "Bob ", ""):
+        ask(f"Hi {name}our <i>sale</i> starts on Friday, in both shops.")
+    approver.open()
+    for beginning in ("<mark>&lt;b&gt;Ann &amp; Co</mark> our", "<mark>Bob</mark> our", ">Hi our"):
+        assert f"{beginning} &lt;i&gt;sale&lt;/i&gt; starts" in approver.response.text
+
+
+@pytest.mark.slow
+def test_thousands_of_marks_hold_the_worker_no_longer_than_any_page(approver, monkeypatch):
+    """By the time of the processor, between two pauses, in which others are answered."""
+    approver.open()  # the templates are compiled once
+    for kind in range(50):
+        letters = random.Random(kind).choices("abcdefghijklmnopqrstuvwxyz", k=800)
+        for digit in "123":
+            ask(digit.join([*letters, ""]))
+    held, began = [], time.thread_time()
+
+    def pause(_=0):
+        nonlocal began
+        held.append(time.thread_time() - began)
+        began = time.thread_time()
+
+    monkeypatch.setattr(time, "sleep", pause)
+    page = approver.client.get("/desk/").text
+    pause()
+    assert page.count("<mark>") == 50 * 3 * 800
+    assert max(held) < 0.3
 
 
 def test_what_is_the_same_in_all_is_shown_once(approver):

@@ -3,7 +3,7 @@
 import pytest
 
 from carrier_servers import playing
-from kits import KITS, WITH_SERVER
+from kits import KITS, OVER_HTTP
 from kits.webhook import WebhookServer
 from running import ALWAYS, PYTHON, ROOT, Process
 from stored_messages import statuses, store
@@ -26,7 +26,7 @@ runpy.run_path({str(ROOT / "scheduler.py")!r}, run_name="__main__")
 """
 
 
-@pytest.fixture(params=[name for name in WITH_SERVER if name != "smpp"])
+@pytest.fixture(params=OVER_HTTP)
 def server(request):
     yield from playing(KITS[request.param].server)
 

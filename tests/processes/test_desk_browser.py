@@ -146,6 +146,19 @@ def assert_fits(browser, page):
     assert min(browser.run(TARGETS)) >= 44, page
 
 
+@pytest.mark.parametrize("look", [PHONE, DESKTOP])
+def test_a_long_name_of_a_key_and_its_pause_stay_in_their_column(browser, desk, look):
+    issue("W" * 60, Role.SENDER)
+    ApiKey.update(paused_at=clock.now() - timedelta(days=400)).execute()
+    sign_in(browser, desk, Role.OPERATOR, look=look)
+    browser.open(f"{desk}keys")
+    edge, *ends = browser.run("""return ['.who', '.who strong', '.who .badge'].map((name) =>
+        Math.max(...[...document.querySelectorAll(`.key ${name}`)].map(
+            (each) => each.getBoundingClientRect().right)))""")
+    assert max(ends) <= edge
+    assert browser.sideways() == 0
+
+
 def test_an_operators_pages_bring_nothing_of_other_hosts(browser, desk):
     text = ask("<img src=//elsewhere.test/x>")
     sign_in(browser, desk, Role.OPERATOR)

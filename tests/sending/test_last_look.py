@@ -15,16 +15,14 @@ from own_threads import at_once
 from running import wait_until
 from samples import HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from stored_messages import again, key_named, live_at, store, take_over
+from stored_messages import again, key_named, live_at, store
 from texting import carriers
 from texting.access.do_not_call import OptedOut
 from texting.database import clock
 from texting.messages.model import Status
-from texting.sending.heartbeats import FRESH
-from texting.sending.runtime import Clock, Runtime, Threads
-from texting.sending.sends import LONGEST_CONNECTING, Send
+from texting.sending.runtime import Clock, Runtime
+from texting.sending.sends import LONGEST_CONNECTING
 
-NIGHT = TUESDAY_NOON + 9 * HOUR  # 9 PM in New York
 HOURS = {"business_hours": (0, 1440), "quiet_hours": (21 * 60, 8 * 60)}
 
 
@@ -104,9 +102,7 @@ class Giving:
     def __init__(self, kind, slow, settings, at, request):
         self.server, self.hands = request.getfixturevalue(kind), Leaping(at)
         self.carrier = carriers.connect(self.server.carrier_url)
-        runtime = Runtime(self.hands)
-        self.settings = settings._replace(**HOURS)
-        self.scheduler = Scheduler(self.settings, self.carrier, runtime)
+        self.scheduler = Scheduler(settings, self.carrier, Runtime(self.hands))
         self.meanwhile, self.times = lambda: None, 0
         slow(self.server, self.be_slow, request.getfixturevalue("monkeypatch"))
 
@@ -128,14 +124,6 @@ def giving(request, settings, at):
         yield giving
 
 
-def test_a_text_that_is_connected_for_until_quiet_hours_begin_waits_for_the_morning(giving, at):
-    at(NIGHT - MINUTE)
-    message = store(send_at=NIGHT - MINUTE)
-    giving.scheduler.run_pass()
-    assert (giving.times >= 1, giving.server.texts) == (True, [])
-    assert again(message).status == Status.SCHEDULED
-
-
 def test_a_text_whose_number_opts_out_while_its_carrier_is_connected_to_is_not_given(giving):
     message = store()
     giving.meanwhile = lambda: OptedOut.add([NEW_YORK], clock.now(), "reply")
@@ -144,43 +132,12 @@ def test_a_text_whose_number_opts_out_while_its_carrier_is_connected_to_is_not_g
     assert again(message).status == Status.BLOCKED
 
 
-def test_a_text_whose_key_is_paused_while_its_carrier_is_connected_to_waits(giving):
-    message = store()
-    giving.meanwhile = lambda: message.key.pause(clock.now())
-    giving.scheduler.run_pass(giving.hands.monotonic() + MINUTE / SECOND + 3)
-    assert (giving.times >= 1, giving.server.texts) == (True, [])
-    assert again(message).status == Status.QUEUED
-
-
-def test_a_text_that_is_taken_over_while_its_carrier_is_connected_to_is_given_once(giving):
-    message, other = store(), FakeCarrier()
-
-    def die():
-        take_over(clock.now())
-        Scheduler(giving.settings, other).run_pass()
-
-    other.name = giving.carrier.name
-    giving.meanwhile = die
-    giving.scheduler.run_pass()
-    assert len(other.texts) + len(giving.server.texts) == 1
-    assert again(message).status == Status.SENT
-
-
 def test_a_text_for_which_it_took_long_to_connect_is_given_over_that_connection(giving):
     message = store()
     assert giving.scheduler.run_pass()["sent"] == 1
     assert (giving.times, len(giving.server.texts)) == (1, 1)
     attempt = again(message)
     assert (attempt.status, attempt.attempts, attempt.in_doubt) == (Status.SENT, 1, 0)
-
-
-def test_a_text_is_not_given_for_which_a_stop_comes_while_its_carrier_is_connected_to(giving):
-    message = store()
-    giving.meanwhile = giving.scheduler.stop.request
-    giving.scheduler.run_pass()
-    giving.scheduler.finish()
-    assert giving.server.texts == []
-    assert again(message).status == Status.QUEUED
 
 
 class Slow(FakeCarrier):
@@ -241,30 +198,3 @@ def test_a_change_of_place_or_rule_between_judgement_and_send_counts(settings, a
     Scheduler(settings, slow, Runtime(slow.hands)).run_pass()
     assert (slow.sessions, slow.texts) == (1, [])
     assert (again(message).status, again(message).send_at) == (Status.SCHEDULED, MORNING + HOUR)
-
-
-@pytest.mark.parametrize(("seconds", "given"), [(FRESH - 1, True), (FRESH + 1, False)])
-def test_a_text_is_judged_again_if_its_thread_goes_on_late_though_the_scheduler_has_beaten_again(
-    settings, at, seconds, given
-):
-    """The process stood still after the text was judged."""
-    threads, hands, carrier, late = Threads(), Leaping(at), FakeCarrier(), []
-
-    def go_on_late(action, *arguments):
-        if isinstance(arguments[0], Send) and not late:
-            late.append(action)
-            hands.leap(seconds * SECOND)
-            at_once(lambda: OptedOut.add([NEW_YORK], clock.now(), "reply"))
-            pulse, before = scheduler.pulse, hands.monotonic() - 1
-            wait_until(lambda: pulse.beaten_at > before)
-        return action(*arguments)
-
-    def submit(action, *arguments):
-        return threads.submit(go_on_late, action, *arguments)
-
-    at(TUESDAY_NOON)
-    message = store()
-    scheduler = Scheduler(settings, carrier, Runtime(hands, submit))
-    scheduler.run_pass()
-    assert (len(late), len(carrier.texts)) == (1, int(given))
-    assert again(message).status == (Status.SENT if given else Status.BLOCKED)

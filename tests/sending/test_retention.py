@@ -144,7 +144,9 @@ def test_once_all_is_gone_somebody_looks_again_after_a_minute(run_pass):
     assert texts() == 0
 
 
-def test_what_ended_by_a_receipt_that_was_kept_is_forgotten_though_that_came_long_before(run_pass):
+def test_what_ended_by_a_receipt_that_was_kept_is_forgotten_though_that_came_long_before(
+    run_pass, without_waiting
+):
     """The scheduler died with the text in hand, and none ran for two days."""
     message = store(status=Status.SENDING, carrier="us")
     taken = [Receipt("1", True, None, NEW_YORK)]

@@ -6,10 +6,8 @@ import time
 from concurrent.futures import wait
 from contextlib import contextmanager
 from functools import partial
-from unittest.mock import Mock
 
 import pytest
-from peewee import OperationalError
 
 from databases import on_both
 from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, FakeCarrier, die_instead
@@ -18,7 +16,6 @@ from running import wait_until
 from samples import ALWAYS_OPEN, HOUR, MILLISECOND, MINUTE, NEW_YORK, SECOND, THIRD, TUESDAY_NOON
 from scheduler import Scheduler
 from stored_messages import again, store, store_many
-from texting import database
 from texting.carriers import CarrierError
 from texting.database import clock, db
 from texting.messages.model import Status
@@ -255,23 +252,3 @@ def test_a_single_pass_waits_for_the_rate(carrier, settings):
     store_many(5, clock.now())
     counts = Scheduler(settings._replace(send_rate=2, **ALWAYS_OPEN), carrier).run_pass()
     assert counts["sent"] == 5
-
-
-# What does not wait
-
-
-def test_what_was_claimed_as_the_database_failed_is_given_by_the_same_scheduler(
-    settings, carrier, at, monkeypatch
-):
-    """The claim was committed, and the scheduler did not hear so; it lives on, and beats."""
-    at(TUESDAY_NOON)
-    message, one = store(), Scheduler(settings, carrier)
-    one.pulse.beat()
-    with monkeypatch.context() as broken:
-        lost = OperationalError("the server closed the connection")
-        broken.setattr(one.pulse, "note_beat", Mock(side_effect=lost))
-        with pytest.raises(database.ERRORS):
-            one.run_pass()
-    assert again(message).status == Status.SENDING
-    assert one.run_pass()["sent"] == 1
-    assert (again(message).status, len(carrier.texts)) == (Status.SENT, 1)

@@ -6,15 +6,13 @@ import pytest
 from peewee import OperationalError
 
 from databases import on_both
-from fake_carrier import TOO_FAST, FakeCarrier
+from fake_carrier import TOO_FAST
 from own_threads import IN_ORDER
 from running import wait_until
-from samples import HOUR, LONDON, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
+from samples import HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from several_carriers import OF_GB, OF_US, written
 from stored_messages import FAKE, SENDER, again, store, store_many
 from texting import database
-from texting.carriers.configs import CarrierConfig
 from texting.messages import doubts
 from texting.messages.attempts import Attempt
 from texting.messages.heartbeat import Heartbeat
@@ -42,18 +40,10 @@ class Unheard:
 
     def __call__(self, *arguments):
         result = self.action(*arguments)
-        if self.happened or not self.has_come_to_anything(result):
+        if self.happened or not result:
             return result
         self.happened = True
         raise OperationalError("the server closed the connection unexpectedly")
-
-    def has_come_to_anything(self, result):
-        return bool(result)
-
-
-class UnheardClaim(Unheard):
-    def has_come_to_anything(self, result):
-        return result[0] > 0
 
 
 class Impatient(Clock):
@@ -64,12 +54,10 @@ class Impatient(Clock):
 
 
 @pytest.fixture
-def scheduler(settings, carrier, askable):
-    def begin(*carriers, configs=(), **changes):
-        urls = " ".join(map(written, configs)) or None
-        first, *others = carriers
-        changed = settings._replace(carrier_url=urls, business_hours=(0, 1440), **changes)
-        return Scheduler(changed, first, Runtime(Impatient(), IN_ORDER.submit), others)
+def scheduler(settings):
+    def begin(carrier, **changes):
+        changed = settings._replace(business_hours=(0, 1440), **changes)
+        return Scheduler(changed, carrier, Runtime(Impatient(), IN_ORDER.submit))
 
     return begin
 
@@ -77,53 +65,6 @@ def scheduler(settings, carrier, askable):
 def busy_until(condition):
     """Return an answer that comes once a condition is true."""
     return lambda: wait_until(condition, 20) and None
-
-
-def test_texts_whose_claim_is_unheard_while_others_are_under_way_go_at_once(
-    scheduler, carrier, monkeypatch
-):
-    first, *rest = store_many(3)
-    one = scheduler(carrier, send_concurrency=3)
-    (sender, _) = one.senders
-    claim = sender.claim
-    monkeypatch.setattr(sender, "claim", lambda room: claim(1 if room == 3 else room))
-    unheard = UnheardClaim(sender, "claim", monkeypatch)
-    unheard.has_come_to_anything = lambda result: result[0] == 2
-    carrier.answers[first] = busy_until(lambda: len(carrier.texts) == 3)
-    assert one.run_pass()["sent"] == 3
-    assert unheard.happened
-    assert carrier.numbers == [first, *rest]
-    assert {(each.result, each.words) for each in Attempt.select()} == {("taken", None)}
-
-
-def test_an_unheard_claim_for_one_carrier_takes_nothing_from_another(scheduler, monkeypatch):
-    us, eu = FakeCarrier(), FakeCarrier()
-    us.name, eu.name = "us", "eu"
-    configs = [CarrierConfig("us", **OF_US), CarrierConfig("eu", **OF_GB)]
-    for number, country in ((NEW_YORK, "US"), (LONDON, "GB")):
-        store(to=number, lane=country, country=country)
-    one = scheduler(us, eu, configs=configs)
-    unheard = UnheardClaim(one.senders[1], "claim", monkeypatch)
-    us.answer = busy_until(lambda: eu.texts)
-    assert one.run_pass()["sent"] == 2
-    assert unheard.happened
-    assert (us.numbers, eu.numbers) == ([NEW_YORK], [LONDON])
-
-
-def test_a_text_that_another_has_claimed_meanwhile_is_not_taken_back(scheduler, carrier):
-    message = store(status=Status.SENDING, claim_number=2, claimed_by=SENDER, carrier="fake")
-    one = scheduler(carrier)
-    one.pulse.beat()
-    Attempt.create(
-        message=message,
-        claim_number=1,
-        carrier="fake",
-        sender=one.pulse.sender,
-        begun_at=TUESDAY_NOON,
-    )
-    one.senders[0].take_back_unheard()
-    assert again(message).status == Status.SENDING
-    assert [each.claim_number for each in Attempt.select()] == [2]
 
 
 @pytest.mark.parametrize("is_busy", [False, True])
@@ -137,7 +78,6 @@ def test_a_question_that_is_claimed_unheard_is_put_at_once(
         store(to=NEIGHBOUR, message="Another")
         askable.answers[NEIGHBOUR] = busy_until(lambda: askable.asked)
     asks = Unheard(one.senders[0].questions, "ask", monkeypatch)
-    asks.has_come_to_anything = lambda result: bool(result)
     sender, ask = one.senders[0], asks.action
     if is_busy:  # once the other text is under way
         asks.action = lambda room: ask(room) if sender.sends.under_way else []

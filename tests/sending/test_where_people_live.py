@@ -197,7 +197,7 @@ def test_everything_goes_by_the_place_around_each_edge(part, settings, key, at):
         number = (NEW_YORK, LONDON, TOLL_FREE, MOBILE, DALLAS)[n % 5]
         model = Model(number, place, LAST_DAY if n % 3 else None, settings)
         live_at(*model[:3])
-        for instant in some(edges(model), 3, n):
+        for instant in some(edges(model), 1, n):
             for now in (instant - MILLISECOND, instant):
                 check(model, now, ask, at)
         Message.delete().execute()

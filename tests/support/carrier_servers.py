@@ -79,6 +79,10 @@ class CarrierServer(ThreadingHTTPServer):
         self.closing.wait(self.delay)
         return self.answers.get(number) or self.answer or self.yes(len(self.texts))
 
+    def about(self, request, answer):
+        """Return an answer with what it repeats of the request."""
+        return answer
+
     def process_request(self, request, client_address):
         self.connections += 1
         self._connections.add(request)

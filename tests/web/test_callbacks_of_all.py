@@ -1,14 +1,9 @@
 """Callbacks of whichever carrier: what each of them does, and that nobody else can do it."""
 
-from datetime import timedelta
-
 import pytest
 
 from answers import refusal
-from carrier_servers import Answer
 from kits import CLASSES, KITS, NUMBER, PUBLIC_URL, REFERENCE, WITH_CALLBACKS, asked
-from kits.aws import TOPIC, TOPICS
-from kits.aws import sign as sign_for_aws
 from samples import HOUR, NEW_YORK, TUESDAY_NOON
 from stored_messages import SENDER, again, held, store
 from texting.access.do_not_call import DoNotCall, OptedOut
@@ -229,38 +224,3 @@ def test_nothing_that_a_report_names_gets_into_the_log(open_client, name, caplog
     assert f"messages sent, as a report of {name} shows: 1" in caplog.text
     for secret in (NUMBER[1:], REFERENCE):
         assert secret not in caplog.text
-
-
-# A carrier whose signatures need something that has to be fetched
-
-
-def test_what_cannot_be_verified_now_is_asked_for_again_and_not_refused(open_client, aws_server):
-    """SNS repeats a message after a 503, and drops it after a 403."""
-    message, how = sent("aws"), HOW["aws"]
-    client = open_client(f"{aws_server.url}&{TOPICS}")
-    callback = how.report("delivered", base=aws_server.base_url)
-    aws_server.answer = Answer(500)
-    refusal(client.open(**asked(callback)), 503)
-    assert again(message).status == Status.SENT
-    aws_server.answer = None
-    understood(client, callback)
-    assert again(message).status == Status.DELIVERED
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"SigningCertURL": "http://169.254.169.254/latest/x.pem"},
-        {"TopicArn": f"{TOPIC}-of-another"},
-        {"age": timedelta(hours=25)},
-    ],
-    ids=str,
-)
-def test_hostile_messages_of_sns_are_refused_and_have_nothing_fetched(
-    open_client, aws_server, changes
-):
-    client = open_client(f"{aws_server.url}&{TOPICS}")
-    for name in ("aws", "another"):
-        told = sign_for_aws({"messageBody": "STOP"}, base=aws_server.base_url, **changes)
-        refused(client, told, path=f"/carriers/{name}/inbound")
-    assert aws_server.asked == []

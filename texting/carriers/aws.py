@@ -81,10 +81,15 @@ REASONS = FOR_GOOD | ACCOUNT | TOO_FAST | UNKNOWN
 FIELDS = ("DestinationPhoneNumber", "MessageBody", "OriginationIdentity", "ConfigurationSetName")
 
 SHORTEST_VALIDITY, LONGEST_VALIDITY = 5, 259_200  # seconds
-TESTED = "+14254147755"  # AWS's own number for tries, for a dry run
+# AWS's simulator number in the United States, for a dry run
+# (https://docs.aws.amazon.com/sms-voice/latest/userguide/test-phone-numbers.html)
+TESTED = "+14254147755"
 OLDEST_CALLBACK = 24 * 3600  # seconds
 LONGEST_FETCH = 10  # seconds that a certificate, or the answer to a confirmation, is waited for
 MOST_CERTIFICATES = 10
+ARN = re.compile(r"arn:aws[a-z-]*:sns:(?P<region>[a-z0-9-]+):\d{12}:[\w-]{1,256}", re.ASCII)
+CERTIFICATE = re.compile(r"(/[\w-]+)+\.pem", re.ASCII)
+CONFIRMATION = re.compile(r"/[!-~]*", re.ASCII)
 ENVELOPE = {  # what SNS signs, by the type of its message
     "Notification": ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"),
     **dict.fromkeys(
@@ -129,8 +134,8 @@ class Aws(HttpCarrier):
                 raise ValueError("set in aws://… must be the name of a configuration set")
             self._fields["ConfigurationSetName"] = name
         self._topics = topics.split(",") if topics else []
-        arn = rf"arn:aws[a-z-]*:sns:{self._region}:\d{{12}}:[\w-]{{1,256}}"
-        if not all(re.fullmatch(arn, each, re.ASCII) for each in self._topics):
+        arns = [ARN.fullmatch(each) for each in self._topics]
+        if not all(arn and arn["region"] == self._region for arn in arns):
             raise ValueError("topics in aws://… must be ARNs of SNS topics in its region")
         name = from_.rpartition(":sender-id/")[2].partition("/")[0]
         is_name = re.fullmatch(r"[\w-]{1,11}", name, re.ASCII)
@@ -239,7 +244,7 @@ class Aws(HttpCarrier):
         at = instant(told["Timestamp"])
         check_age(str(int(at.timestamp())) if at else "", OLDEST_CALLBACK)
         if "SubscribeURL" in names:
-            self._sns.path_of(told["SubscribeURL"], r"/[!-~]*")
+            self._sns.path_of(told["SubscribeURL"], CONFIRMATION)
         try:
             given = base64.b64decode(told["Signature"], validate=True)
             signed = "".join(f"{name}\n{told[name]}\n" for name in names).encode()
@@ -275,17 +280,17 @@ class Sns(HttpCarrier):
         super().__init__(*arguments)
         self._lock, self._certificates, self._confirmed = threading.Lock(), {}, set()
 
-    def path_of(self, url: str, pattern: str) -> str:
+    def path_of(self, url: str, pattern: re.Pattern) -> str:
         """Return the path and query of an address of SNS; raise NotGenuine for any other."""
         host = f"{self._base.scheme}://{self._base.netloc}"
         rest = url.removeprefix(host)
-        if rest == url or not re.fullmatch(pattern, rest, re.ASCII):
+        if rest == url or not pattern.fullmatch(rest):
             raise NotGenuine
         return rest
 
     def confirm(self, url: str) -> None:
         """Confirm a subscription, once; raise CannotVerify if that does not work now."""
-        path = self.path_of(url, r"/[!-~]*")
+        path = self.path_of(url, CONFIRMATION)
         with self._lock:
             if path not in self._confirmed:
                 if not self._fetch(path).success:
@@ -298,7 +303,7 @@ class Sns(HttpCarrier):
         from cryptography.hazmat.primitives.asymmetric import padding, rsa
         from cryptography.hazmat.primitives.hashes import SHA256
 
-        certificate = self._certificate(self.path_of(url, r"(/[\w-]+)+\.pem"))
+        certificate = self._certificate(self.path_of(url, CERTIFICATE))
         now = datetime.fromtimestamp(time.time(), UTC)
         is_valid = certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
         key = certificate.public_key()

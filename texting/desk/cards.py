@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from flask import current_app
+from markupsafe import Markup
 
 from texting import recipients
 from texting.access.keys import ApiKey, rules_of
@@ -17,7 +18,7 @@ from texting.database import with_pauses
 from texting.desk import grouping
 from texting.desk.entries import Entry
 from texting.desk.lists import PAGE
-from texting.desk.words import counted
+from texting.desk.words import counted, marked
 from texting.messages.model import Message
 from texting.reports import listings
 from texting.reports.listings import Awaiting, Cursor
@@ -45,7 +46,7 @@ class Pile:
 
     rows: list[Awaiting]
     alike: grouping.Alike | None = None  # None of a text by itself
-    to_read: list[grouping.Pieces] | None = None
+    to_read: list[Markup] | None = None
 
     @property
     def first(self) -> Awaiting:
@@ -63,7 +64,8 @@ class Pile:
         """Set `to_read`, if there are several texts."""
         if self.alike and self.count > 1:
             texts = (row.message for row in self.rows)
-            self.to_read = self.alike.to_read(with_pauses(texts, GROUPED_AT_ONCE))
+            read = self.alike.to_read(with_pauses(texts, GROUPED_AT_ONCE))
+            self.to_read = [marked(pieces) for pieces in read]
 
     @property
     def countries(self) -> str:

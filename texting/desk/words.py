@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from flask import request
@@ -123,6 +124,20 @@ def unbroken(number: str) -> Markup:
 
 
 # Texts
+
+
+def marked(pieces: Iterable[tuple[str, bool]]) -> Markup:
+    """Return a text in pieces as one, with a mark on those that differ, but for space at their end.
+
+    A template takes six times as long for thousands of pieces, and has no pause.
+    """
+    html = []
+    for words, differs in pieces:
+        mark = words.rstrip() if differs else ""
+        if mark:
+            html.append(f"<mark>{escape(mark)}</mark>")
+        html.append(escape(words[len(mark) :]))
+    return Markup("".join(html))
 
 
 def named(character: str) -> str:

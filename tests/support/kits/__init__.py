@@ -11,12 +11,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
+import pytest
 from hypothesis.strategies import SearchStrategy
 
+from app import create_app
 from carrier_servers import Answer, CarrierServer, served
 from texting import carriers
 from texting.carriers import Callback, Carrier, IncomingText, OptOut
-from texting.carriers.http import STATUSES
+from texting.carriers.http import STATUSES, HttpCarrier
 
 PUBLIC_URL = "https://sms.example.com/staging"
 NUMBER = "+12125550123"
@@ -147,9 +149,22 @@ def asked(callback: Callback) -> dict:
     }
 
 
+@pytest.fixture
+def open_client(settings):
+    """A client of the application for a carrier: `open_client(TWILIO, check_dnc="always")`."""
+
+    def make(carrier_url, public_url=PUBLIC_URL, **changes):
+        changed = settings._replace(carrier_url=carrier_url, public_url=public_url, **changes)
+        return create_app(changed).test_client()
+
+    return make
+
+
 CLASSES = carriers.classes()
 KITS = found()
 WITH_CALLBACKS = [name for name, kit in KITS.items() if kit.callbacks]
 WITH_SERVER = [name for name, kit in KITS.items() if kit.server]
+OVER_HTTP = [name for name in WITH_SERVER if issubclass(KITS[name].server, CarrierServer)]
+OURS = [name for name in OVER_HTTP if issubclass(CLASSES[name], HttpCarrier)]
 for _name in WITH_SERVER:
     globals()[f"{_name}_server"] = served(KITS[_name].server)
