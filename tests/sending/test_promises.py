@@ -35,19 +35,21 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from playhouse.migrations import Runner
 from psycopg.pq import TransactionStatus
 
 import models
 from databases import on_both, on_sqlite
 from faulty_database import FaultyDatabase
-from samples import DAY, HOUR, NEW_YORK, SECOND, TUESDAY_NOON
+from running import ROOT
+from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from stored_messages import create, key_named
 from texting import carriers, database, recipients
 from texting.access import do_not_call
 from texting.access.do_not_call import DoNotCall, OptedOut
 from texting.access.keys import ApiKey, Role
-from texting.carriers import Carrier, CarrierError, Fault, Outgoing, Receipt
+from texting.carriers import Carrier, CarrierError, Fault, Outgoing, Receipt, key_of
 from texting.carriers.lanes import TESTERS, Lane, Routes
 from texting.messages import doubts, early_receipts, model, receipts, waiting
 from texting.messages.attempts import IS_ORPHANED, Attempt
@@ -476,6 +478,52 @@ SCENES = (
     *("claim_unheard", "burst_of_receipts", "many_at_once", "rate", "second_thoughts"),
     *("slow_connection", "claim_heard_late", "judged_long_ago", "doubt_after_equal"),
 )
+
+
+LEFT_AT = TUESDAY_NOON - 10 * MINUTE
+"""When the schedulers of 1.0.0 died."""
+
+AT = Message.send_at.db_value(LEFT_AT)
+DEAD, GONE = UUID(int=1), UUID(int=2)
+"""One of them, and one of which not even the heartbeat is left."""
+
+TRIES = {
+    "refused": {"result": "refused"},
+    "taken": {"result": "taken"},
+    "delivered": {"result": "taken", "receipt": "delivered"},
+    "undelivered": {"result": "taken", "receipt": "undelivered"},
+    "unclear": {"result": "unclear", "ask_at": AT},
+    "forgotten": {"result": "unclear"},
+    "asking": {"result": "unclear", "ask_at": AT, "sender": DEAD},
+    "asked": {"result": "unclear", "ask_at": AT, "sender": GONE},
+    "giving": {"sender": DEAD},
+    "given": {"sender": GONE},
+}
+MAY_BE_TAKEN = ("unclear", "forgotten", "asking", "asked", "giving", "given")
+LEFT = (  # by 1.0.0: the status of a text, and its tries; "|" is a person's retry
+    *("sent taken", "delivered refused delivered", "undelivered undelivered", "blocked", "expired"),
+    *("failed refused refused refused", "cancelled", "scheduled", "queued", "scheduled refused"),
+    *("sending giving", "sending refused given", "scheduled unclear", "scheduled refused unclear"),
+    *("scheduled asking", "queued asked", "sending undelivered | giving"),
+    *("queued undelivered | unclear", "queued undelivered |"),
+)
+LEFT_IN_DOUBT = (  # where a carrier cannot be asked
+    *("sent taken giving", "failed unclear unclear", "scheduled forgotten"),
+    *("sending unclear giving", "sending forgotten given", "scheduled unclear | unclear"),
+)
+COLUMNS = {  # what else is true of some of these
+    "scheduled": {"approved": False},
+    "scheduled refused unclear": {"cancelled_by": "ann"},
+    "queued undelivered |": {"lane": "US?(forgotten)"},  # it was in doubt
+    "failed unclear unclear": {"last_error": MAY_HAVE_TAKEN_IT},
+}
+
+
+def insert(table, **row):
+    """Insert a row of a version whose columns are not those of the models."""
+    row = {name: value.hex if isinstance(value, UUID) else value for name, value in row.items()}
+    names, marks = ", ".join(f'"{name}"' for name in row), ", ".join([database.db.param] * len(row))
+    database.db.execute_sql(f"INSERT INTO {table} ({names}) VALUES ({marks})", [*row.values()])
 
 
 def is_kept_off(number, check_dnc):
@@ -1036,6 +1084,70 @@ class Promises(RuleBasedStateMachine):
         self.reply(0, NUMBERS[0], "HELP")
         self.make_pass(0, 0, [fate], GIVEN)
 
+    def upgrade(self, fate):
+        """A database of 1.0.0 is upgraded, whose schedulers died with texts in hand."""
+        database.db.drop_tables(models.TABLES)
+        database.db.execute_sql("DROP TABLE schema_migration")
+        Runner(database.db.obj, str(ROOT / "migrations")).up("0001_tables")
+        for id, name, role in (self.key, "app", "sender"), (self.tester, "tester", "tester"):
+            insert("api_key", id=id, name=name, role=role, digest=name, created_at=0)
+        insert("heartbeat", sender=DEAD, beats=7, beat_at=AT)
+        paused = {"pause": PAUSE, "paused_at": AT, "retry_at": AT, "probe_claimed_at": AT}
+        insert("carrier_state", name=self.carrier.name, probe_claimed_by=GONE, **paused)
+        for words in LEFT if self.carrier.settles_doubts else LEFT + LEFT_IN_DOUBT:
+            for is_taken in (False, True)[: 1 + words.endswith(MAY_BE_TAKEN)]:
+                self.leave(*words.split(), is_taken=is_taken, **COLUMNS.get(words, {}))
+        try:
+            database.upgrade()
+        except Exception:  # Hypothesis repeats the run, which begins with the tables of today
+            database.db.drop_tables(models.TABLES)
+            database.db.create_tables(models.TABLES)
+            raise
+        self.note_beats()
+
+    def leave(self, status, *tries, is_taken, **columns):
+        """Leave a text as 1.0.0 did; the carrier may have taken what is not settled."""
+        number = next(self.serial)
+        id = UUID(int=first_id(LEFT_AT).int + number)
+        to, text = alike = NUMBERS[number % 2], f"Left {number}"
+        before = tries.index("|") if "|" in tries else 0
+        tries = [TRIES[each] for each in tries if each != "|"]
+        since = [each.get("result") for each in tries[before:]]
+        order = Order(to, text, 2, LEFT_AT, columns.get("approved", True))
+        order.cancelled, order.sends = "cancelled_by" in columns, since.count("refused")
+        order.deaths = sum(each.get("sender") == GONE for each in tries)
+        attempts, references, lane = [], [], "US"
+        for claim, each in enumerate(tries, 1):
+            result, reference = each.get("result"), f"SM{len(self.copies)}"
+            attempt = {"message_id": id, "claim_number": claim, "carrier": "fake", "begun_at": AT}
+            attempts.append(attempt | each | {"ended_at": result and AT})
+            if result == "taken" or (is_taken and result != "refused"):
+                key = key_of(str(id), len(references))
+                self.copies.append(Copy(id, key, alike, reference, LEFT_AT, self.carrier))
+                order.copies += claim > before
+            if result == "taken":
+                attempts[-1]["reference"] = reference
+                references.append(reference)
+            if result == "unclear":
+                lane += "?fake" if "ask_at" in each else "?(forgotten)"
+            if "receipt" in each:
+                self.said[reference] = each["receipt"] == "delivered", LEFT_AT
+        message = {"id": id, "key_id": self.key, "to": to, "message": text, "status": status}
+        message |= dict.fromkeys(("available_to_group", "check_dnc", "manual_mode"), False)
+        message |= dict.fromkeys(("created_at", "first_send_at", "send_at"), AT)
+        message |= {"approved": True, "max_retries": 2, "parts": 1, "country": "US", "lane": lane}
+        message |= {"claim_number": len(tries), "claims_before_retry": before}
+        message |= {"attempts": len([*filter(None, since)]), "in_doubt": since.count("unclear")}
+        message["expires_at"] = Message.expires_at.db_value(LEFT_AT + EXPIRE_AFTER)
+        message["finished_at"] = AT if status in FINISHED else None
+        message["carrier"] = "fake" if tries else None
+        message["carrier_reference"] = references[-1] if references else None
+        insert("message", **message | columns)
+        for attempt in attempts:
+            insert("attempt", **attempt)
+        self.orders[id] = order
+        self.budget[alike] = self.tries[alike] = 1 + (before > 0)
+
     # The carrier
 
     def watch(self, scheduler, action, arguments):
@@ -1358,7 +1470,6 @@ def no_promise_is_broken(record):
 def hold_promises(settings, monkeypatch):
     """Play with a carrier that can be asked, or cannot: `hold_promises(True, often)`."""
     clock, simulator = MachineClock(), FakeCarrier(False, TESTERS)
-    faulty = PausingDatabase(monkeypatch)
     monkeypatch.setattr(waiting, "FEW", 4)
     monkeypatch.setattr(database.clock, "now", clock.now)  # by which orders are stored
     monkeypatch.setattr(carriers, "connect", lambda *_, **__: simulator)
@@ -1386,7 +1497,9 @@ def hold_promises(settings, monkeypatch):
             monkeypatch.setattr(uuid, "uuid4", lambda: UUID(int=chance.getrandbits(128)))
             return promises
 
-        run_state_machine_as_test(machine, settings=how)
+        with monkeypatch.context() as only_here:
+            faulty = PausingDatabase(only_here)
+            run_state_machine_as_test(machine, settings=how)
 
     return hold
 
@@ -1405,6 +1518,25 @@ def test_the_promises_hold_in_each_scene(hold_promises, scene):
     first = SCENES.index(scene)
     for number, askable in enumerate((True, False, KEEPS, TELLS), first):
         hold_promises(askable, how, scene=scene, fate=[*FATES][number % len(FATES)])
+
+
+@pytest.fixture
+def own_tables(database_url, empty_database_url):
+    """Connect to another database, whose tables a test may drop."""
+    database.connect(empty_database_url)
+    database.upgrade()
+    yield
+    database.disconnect()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("askable", [True, False, KEEPS, TELLS])
+def test_the_promises_hold_after_a_migration(hold_promises, own_tables, askable):
+    undisturbed = hypothesis_settings(often, max_examples=1, stateful_step_count=1)
+    hold_promises(askable, undisturbed, scene="upgrade")
+    is_late = (Message.status == Status.EXPIRED) & (Message.finished_at > LEFT_AT)
+    assert not Message.select().where(is_late, Message.approved).exists(), "it is sent in time"
+    hold_promises(askable, hypothesis_settings(often, max_examples=1), scene="upgrade")
 
 
 BOTH = [(True, True), (True, False), (False, True), (False, False), (KEEPS, False), (TELLS, KEEPS)]
