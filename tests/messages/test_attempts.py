@@ -310,6 +310,24 @@ def test_a_late_no_to_a_text_from_before_a_retry_leaves_the_doubt_of_another(run
     assert again(message).in_doubt == 1
 
 
+def test_a_no_beside_the_late_no_of_a_dead_scheduler_brings_its_doubt_not_back(run_pass, carrier):
+    message = held(Status.SENDING)
+    take_over(TUESDAY_NOON, [FAKE])
+
+    def refuse_both():
+        with db.atomic():
+            assert Attempt.end(message, TUESDAY_NOON, Result.REFUSED)
+            doubts.recount([message.id])
+        db.close()  # of this thread
+        return FOR_NOW
+
+    carrier.answers[NEW_YORK] = refuse_both
+    run_pass(TUESDAY_NOON + MINUTE)
+    assert [each.result for each in attempts_of(message)] == ["refused"] * 2
+    ended = again(message)
+    assert (ended.status, ended.in_doubt, ended.lane) == (Status.SCHEDULED, 0, "US")
+
+
 def test_a_no_that_comes_after_the_take_over_is_noted_with_its_copy(database_url):
     message = held(Status.SENDING, claim_number=1)
     take_over(TUESDAY_NOON + HOUR)
@@ -340,6 +358,22 @@ def test_what_was_given_stays_though_its_reference_went_to_an_older_copy(
     assert history(message) == [("taken", "7")] * 2
     assert (again(message).status, len(carrier.texts)) == (Status.DELIVERED, 2)
     assert again(message).lane == "US"
+
+
+def test_an_undelivered_of_one_of_two_copies_is_that_of_the_one_in_doubt(run_on, carrier, history):
+    """It names only the number, and which copy it is about is known with the other's reference."""
+    message, later = store(), TUESDAY_NOON + HOUR
+
+    def answer():
+        inbound.record_reports([Receipt("7", False, "off", NEW_YORK)], later, False, FAKE)
+        db.close()  # of this thread
+        return "8"
+
+    for instant, said in ((TUESDAY_NOON, SILENCE), (later, answer)):
+        carrier.answers[NEW_YORK] = said
+        run_on(instant, retry_delay=1)
+    assert history(message) == [("taken", "7"), ("taken", "8")]
+    assert again(message).status == Status.SENT
 
 
 def test_a_late_undelivered_of_an_earlier_copy_changes_nothing(give, carrier, history):

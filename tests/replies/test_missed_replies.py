@@ -1,5 +1,6 @@
 """Texts that came in while web or database were away: the carrier does not repeat its callbacks."""
 
+import threading
 from email.utils import format_datetime
 
 import pytest
@@ -8,7 +9,9 @@ from app import create_app
 from carrier_servers import Answer
 from databases import on_both
 from fake_carrier import FakeCarrier
+from running import wait_until
 from samples import HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
+from scheduler import Scheduler
 from signed_callbacks import of_twilio
 from stored_messages import held, store
 from texting import carriers
@@ -261,6 +264,23 @@ def test_texts_go_while_many_missed_ones_are_recorded(missed, run_pass, monkeypa
     assert order.count("text") == 3
     last = len(order) - order[::-1].index("text")
     assert order[:last].count("reply") <= 60, "a batch at a time"
+
+
+def test_a_scheduler_that_is_told_to_stop_does_not_wait_for_the_list(missed, settings, at):
+    carrier, has_ended, waited = missed(), threading.Event(), []
+
+    def stop(since, rest=None):
+        one.stop.request()
+        waited.append(has_ended.wait(10))
+        return carriers.Listed([])
+
+    carrier.incoming = stop
+    at(BACK)
+    one = Scheduler(settings, carrier)
+    one.run_pass()
+    has_ended.set()
+    wait_until(lambda: waited)
+    assert waited == [True]
 
 
 def test_a_text_that_cannot_be_recorded_holds_up_no_other(missed, run_pass, monkeypatch, caplog):

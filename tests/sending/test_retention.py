@@ -125,6 +125,15 @@ def test_what_a_callback_is_known_by_is_forgotten_with_the_replies_of_its_time(
     assert sorted(each.id for each in OptOutMessage.select()) == ["fake 1", "fake signature 1"]
 
 
+def test_what_callbacks_are_known_by_goes_in_batches_too(run_pass, monkeypatch):
+    monkeypatch.setattr("texting.database.tables.FEW", 2)
+    with db.atomic():
+        OptOutMessage.note([f"fake {n}" for n in range(5)], TUESDAY_NOON - 2 * KEPT)
+    for seconds in (0, 5, 10):
+        run_pass(TUESDAY_NOON + seconds * SECOND, keep_texts=KEPT)
+    assert OptOutMessage.select().count() == 0
+
+
 def test_many_go_in_batches_and_none_is_left(run_pass):
     store_many(2 * PAGE + 7, status=Status.SENT, finished_at=TUESDAY_NOON - 100 * DAY)
     store_many(PAGE, status=Status.FAILED, finished_at=TUESDAY_NOON - 200 * DAY)

@@ -95,17 +95,18 @@ def test_a_question_in_hand_stays_there_while_another_is_taken_back(scheduler, a
     one = scheduler(askable)
     one.pulse.beat()
     (sender, _), me = one.senders, one.pulse.sender
-    asked, unheard = (
-        store(in_doubt=1, in_doubt_with="fake", to=each) for each in (NEW_YORK, NEIGHBOUR)
-    )
+    asked = store(in_doubt=1, in_doubt_with="fake", to=NEW_YORK)
+    unheard = store(in_doubt=2, in_doubt_with="fake other", to=NEIGHBOUR)
     for each in (asked, unheard):
         assert doubts.claim(each.id, FAKE, me, TUESDAY_NOON)
+    Heartbeat.create(sender=SENDER, beat_at=TUESDAY_NOON)
+    assert doubts.claim(unheard.id, "other", SENDER, TUESDAY_NOON)
     question = sender.send_of(asked)
     question.kind, question.since = Kind.FIND, TUESDAY_NOON
     sender.sends.under_way[Future()] = question
     sender.take_back_unheard()
     held = Attempt.select(Attempt.message, Attempt.sender).tuples()
-    assert {*held} == {(asked.id, me), (unheard.id, None)}
+    assert {*held} == {(asked.id, me), (unheard.id, None), (unheard.id, SENDER)}
 
 
 def test_who_was_to_go_first_unheard_goes_first_at_once(scheduler, carrier, monkeypatch, at):
