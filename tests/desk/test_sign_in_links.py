@@ -197,7 +197,8 @@ def test_without_an_address_or_a_desk_there_are_no_links(desk_settings, missing)
     runner = create_app(desk_settings._replace(**{missing: None})).test_cli_runner()
     result = runner.invoke(args=["keys", "link", "Ann"])
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "a link needs PUBLIC_URL and SECRET_KEY" in result.stderr
+    words = f"a link needs PUBLIC_URL and SECRET_KEY; missing: {missing.upper()}\n"
+    assert result.stderr.endswith(words)
 
 
 def test_no_log_has_what_signs_in(app, token, caplog):

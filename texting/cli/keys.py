@@ -188,8 +188,9 @@ def link(name: str) -> None:
     import segno  # which takes a tenth of a second
 
     settings = current_app.config["SETTINGS"]
-    if not (settings.public_url and settings.secret_key):
-        raise Refused("a link needs PUBLIC_URL and SECRET_KEY, and they are not both set")
+    needed = {"PUBLIC_URL": settings.public_url, "SECRET_KEY": settings.secret_key}
+    if missing := [name for name, value in needed.items() if not value]:
+        raise Refused(f"a link needs PUBLIC_URL and SECRET_KEY; missing: {', '.join(missing)}")
     token = SignIn.make_link(ApiKey.named(name), settings.secret_key, clock.now())
     address = f"{settings.public_url}/desk/link#{token}"  # no browser sends the fragment
     base.say(address)
