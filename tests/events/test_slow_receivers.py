@@ -123,7 +123,6 @@ def test_good_ones_that_come_to_hang_hold_others_up_no_longer_than_one_try(
     for number in range(70):
         many(60, f"hangs {number}")
     wait_until(lambda: len(server.requests) >= before + delivery.IN_ALL)
-    assert len(server.requests) == before + delivery.IN_ALL
     told("other", other, 30)
     wait_until(lambda: len(other.events) == 30)
     assert max(busiest) <= delivery.IN_ALL
