@@ -229,7 +229,8 @@ ACTIONS = {
     "undo-refuse": undo_cancel,
     "undo-cancel": undo_cancel,
 }
-DECISIONS = ("approve", "refuse", "undo-approve", "undo-refuse")
+OF_CARDS = ("approve", "refuse")  # what can be done to a whole card
+DECISIONS = (*OF_CARDS, "undo-approve", "undo-refuse")
 
 
 @blueprint.post("/")
@@ -248,7 +249,7 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     ids = read_ids(value) if card is None else card
     if card is None:
         found = in_order(ids, listings.seen_by(g.person, ids))
-    elif action in ("approve", "refuse"):
+    elif action in OF_CARDS:
         found = listings.still_awaiting(g.person, ids)
         gone = len(ids) - len(found)
     else:
@@ -294,7 +295,7 @@ def of_card(value: str, action: str) -> list[uuid.UUID] | None:
     undone = results.of_many(value, action, g.person)
     if undone is not None:
         return undone
-    if action not in ("approve", "refuse") or not value.startswith("all."):
+    if action not in OF_CARDS or not value.startswith("all."):
         return None
     try:
         return cards.read_value(value)

@@ -62,7 +62,7 @@ class Result:
     unchanged: list[Entry]  # likewise
     count: int  # of all that were changed
     others: int  # that were not, and are not among `unchanged`
-    seconds_left: int  # those in which all texts that are still here can be undone for certain
+    seconds_left: int  # until then, all texts that are still here can be undone for certain
     value: str  # of the button that undoes them
 
     def said(self, count: int) -> str:
