@@ -1345,14 +1345,11 @@ class Promises(RuleBasedStateMachine):
             if message.carrier_reference:
                 taken = [each.reference for each in own if each.result == "taken"]
                 assert message.carrier_reference in taken
-            if message.status not in FINISHED:
-                unclear = [each for each in own if each.result == "unclear"]
-                since = [
-                    each for each in unclear if each.claim_number > message.claims_before_retry
-                ]
-                assert message.in_doubt == len(since)
-                asked = {each.carrier if each.ask_at else "" for each in unclear}
-                assert {*Lane.read(message.lane).doubts} == asked
+            unclear = [each for each in own if each.result == "unclear"]
+            since = [each for each in unclear if each.claim_number > message.claims_before_retry]
+            assert message.in_doubt == len(since)
+            asked = {each.carrier if each.ask_at else "" for each in unclear}
+            assert {*Lane.read(message.lane).doubts} == asked
             if not self.is_any_asked(self.orders[id]):
                 may_have = [each for each in own if each.result in (None, "unclear", "taken")]
                 assert sum(copy.id == id for copy in self.copies) <= len(may_have)
