@@ -282,5 +282,10 @@ def test_a_text_in_doubt_waits_for_the_carrier_that_may_have_it(stuck, at):
     assert stuck(LATE) == (["down"], None)
 
 
+def test_a_text_in_doubt_at_a_carrier_that_is_gone_waits_for_another(stuck):
+    british(in_doubt=1, in_doubt_since=TUESDAY_NOON, in_doubt_with="gone")
+    assert stuck(LATE)[1] == f"No text has gone through eu {DUE}"
+
+
 def statuses_of():
     return {message.status for message in Message.select()}
