@@ -321,6 +321,15 @@ def test_systemd_takes_the_units_for_little_exposed(unit):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_both_units_are_hardened_alike():
+    own = ("Exec", "TimeoutStopSec", "Description", "After")
+    first, second = (
+        {line for line in unit.read_text().splitlines() if not line.startswith(own)}
+        for unit in UNITS
+    )
+    assert first == second
+
+
 BACKUPS = blocks("docs/deploying.md", "sh")
 SQLITE, COMPOSE, POSTGRES = (BACKUPS[first : first + 2] for first in (0, 2, 4))
 (NIGHTLY,) = re.findall(r"^0 3 \* \* \* (.*backup.*)$", PAGES["docs/deploying.md"], re.M)
