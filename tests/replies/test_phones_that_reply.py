@@ -145,7 +145,7 @@ def test_a_text_from_before_it_by_its_own_clock_is_first(hear):
     assert answers() == []
 
 
-def test_a_later_text_of_its_own_name_is_before_an_earlier_one_of_the_other(hear):
+def test_a_later_text_of_its_own_name_is_before_an_earlier_of_the_other(hear):
     message = sent("one", MINUTE)
     sent("two")
     reply = hear(said=TUESDAY_NOON - 2 * MINUTE, arrives=TUESDAY_NOON)
