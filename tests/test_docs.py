@@ -311,6 +311,25 @@ def test_the_units_begin_again_for_ever_and_keep_their_files_private(unit):
     assert unit.stem in started.split()
 
 
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_systemd_takes_the_units_for_little_exposed(unit):
+    """It said 8.5 of units without these lines."""
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("there is no systemd-analyze")
+    words = ["systemd-analyze", "security", "--offline=yes", "--threshold=20", "--no-pager", unit]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_both_units_are_hardened_alike():
+    own = ("Exec", "TimeoutStopSec", "Description", "After")
+    first, second = (
+        {line for line in unit.read_text().splitlines() if not line.startswith(own)}
+        for unit in UNITS
+    )
+    assert first == second
+
+
 BACKUPS = blocks("docs/deploying.md", "sh")
 SQLITE, COMPOSE, POSTGRES = (BACKUPS[first : first + 2] for first in (0, 2, 4))
 (NIGHTLY,) = re.findall(r"^0 3 \* \* \* (.*backup.*)$", PAGES["docs/deploying.md"], re.M)

@@ -14,7 +14,7 @@ from kits.smsgate import SmsgateCallbacks, event, refusal, sign
 from samples import TUESDAY_NOON
 from scheduler import Scheduler
 from stored_messages import store
-from texting.carriers import IncomingText, Shown, key_of
+from texting.carriers import CarrierError, IncomingText, Shown, key_of
 from texting.sending.runtime import Clock, Runtime
 
 NOON = datetime(2026, 3, 3, 17, tzinfo=UTC)
@@ -47,6 +47,14 @@ def test_a_text_that_was_taken_before_is_taken_and_can_be_looked_up(smsgate_serv
     assert [send(carrier), send(carrier)] == [MESSAGE_ID] * 2
     assert len(smsgate_server.texts) == 1
     assert carrier.look_up(MESSAGE_ID) == MESSAGE_ID
+
+
+@pytest.mark.parametrize("body", [b"<html>", {}], ids=str)
+def test_only_its_own_404_says_that_a_text_is_not_there(smsgate_server, body):
+    """Not that of a proxy, or the text would go twice."""
+    smsgate_server.answer = Answer(404, body)
+    with pytest.raises(CarrierError):
+        connect(smsgate_server.url).look_up(MESSAGE_ID)
 
 
 def test_another_copy_has_an_id_of_its_own_by_which_it_is_looked_up_and_reported(smsgate_server):

@@ -195,6 +195,29 @@ def test_a_try_whose_lease_is_over_counts_while_nobody_else_has_claimed_it(
     assert [event.tries for event in Event.select()] == left
 
 
+def test_an_event_is_not_taken_for_an_earlier_one_that_is_still_under_way(
+    app_key, receiver, receivers, run, deliver, at
+):
+    """Another scheduler has delivered that, and nothing is left of it but a late answer."""
+    late, other = standing_still(5), receivers()
+    at(TUESDAY_NOON)
+    cancelled()
+    receiver.open.clear()
+    begin(late, receiver)
+    at(TUESDAY_NOON + MINUTE)
+    run("keys", "events", "app", other.url)
+    deliver()
+    assert (len(other.events), Event.select().count()) == (1, 0)
+    run("keys", "events", "app", receiver.url)
+    cancelled()
+    begin(late, receiver)
+    end(late, receiver)
+    while Event.select().count():
+        late.wait(1)
+        late.exchange(clock.now())
+    assert len({*receiver.ids}) == 2
+
+
 def test_a_try_counts_though_the_clock_was_set_back_meanwhile(app_key, receiver, at):
     scheduler = standing_still(300)
     cancelled()

@@ -7,6 +7,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from peewee import OperationalError
 
 from answers import accepted, sender
 from carrier_servers import DRIP, Answer, playing
@@ -656,6 +657,31 @@ def test_that_it_is_over_replaces_the_notice_that_did_not_go_out(look, people):
     assert look(TUESDAY_NOON + 2 * MINUTE) == []
 
 
+def test_what_replaces_a_notice_that_failed_has_all_its_tries(look, people):
+    trouble()
+    people.answer = Answer(500)
+    for minutes in (0, 1):
+        assert len(look(TUESDAY_NOON + minutes * MINUTE)) == 1
+    well()
+    CarrierState.record_pass(TUESDAY_NOON + HOUR, {"twilio": []})
+    (told,) = look(TUESDAY_NOON + 2 * MINUTE)
+    assert told.endswith("is over: carrier twilio refuses the account.")
+    assert look(TUESDAY_NOON + 3 * MINUTE) == look(TUESDAY_NOON + 6 * MINUTE) == [told]
+    assert look(TUESDAY_NOON + HOUR) == []
+
+
+@pytest.mark.parametrize("end", ["end", "put_off"])
+def test_what_replaces_a_notice_while_that_is_being_sent_goes_at_once(look, end):
+    """However that ends."""
+    for text in ("A", "B"):
+        notice = Notification("title", text, "warning", "subject")
+        OutgoingNotice.write([1], TUESDAY_NOON, 0, notice)
+        if text == "A":
+            sent = OutgoingNotice.claim(1, TUESDAY_NOON)
+    sent.end() if end == "end" else sent.put_off(TUESDAY_NOON)
+    assert look(TUESDAY_NOON) == ["B"]
+
+
 @on_both
 def test_of_several_schedulers_one_tries_again(settings, people, at):
     at(TUESDAY_NOON)
@@ -674,6 +700,28 @@ def test_of_several_schedulers_one_tries_again(settings, people, at):
     for each in schedulers:
         each.finish(look=True)
     assert len(people.told) == 10
+
+
+def test_what_could_not_be_kept_is_noticed_again(settings, database_url):
+    """It is recorded as noticed in the transaction that has it sent."""
+    trouble()
+    KeyCountry.note({(key_named("shop", now=TUESDAY_NOON - 2 * DAY).id, "EG"): TUESDAY_NOON})
+    kept = []
+
+    def look(*taken):
+        def keep(notification):
+            if notification.kind not in taken:
+                raise OperationalError("the disk is full")
+            kept.append(notification.kind)
+
+        [*notices.pending(settings, TUESDAY_NOON, keep)]
+
+    for taken in ((), ("warning",)):  # of a country; then of the carrier
+        with pytest.raises(OperationalError):
+            look(*taken)
+    for _ in range(2):
+        look("warning", "failure")
+    assert kept == ["warning", "failure"]
 
 
 def test_a_notice_whose_scheduler_died_is_sent_by_another(look, people):

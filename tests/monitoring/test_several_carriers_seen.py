@@ -1,6 +1,7 @@
 """What people and programs see of several carriers."""
 
 import json
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from threading import current_thread, main_thread
 
@@ -26,6 +27,7 @@ from stored_messages import key_named, store, store_many
 from texting.carriers.configs import CarrierConfig
 from texting.database import db
 from texting.messages.model import Message, Status
+from texting.monitoring.clocks import WrongClock
 from texting.monitoring.health import read
 from texting.monitoring.notices import Notices
 from texting.sending.carrier_state import CarrierState
@@ -249,6 +251,20 @@ def test_texts_without_a_carrier_or_with_one_in_trouble_are_one_problem(stuck, a
     assert sentence == f"No text has gone through us {DUE}: 1 text has no answer yet"
 
 
+@on_both
+def test_texts_that_wait_because_a_clock_is_wrong_are_one_problem(stuck, at):
+    at(LATE)
+    british()
+    wrong = {"who": "the scheduler on a", "against": "the database", "ahead": 200, "stops": True}
+    WrongClock.create(process=uuid.uuid4(), until=LATE + MINUTE, **wrong)
+    assert stuck(LATE) == (["clock"], None)
+    british(status=Status.SENDING, claimed_for="eu")  # by another scheduler
+    assert stuck(LATE)[0] == ["clock", "stalled"]
+    Message.delete().where(Message.status == Status.SENDING).execute()
+    WrongClock.update(stops=False).execute()
+    assert stuck(LATE)[0] == ["clock", "stalled"]
+
+
 def test_the_stand_in_of_a_carrier_in_trouble_is_the_one_that_is_stuck(stuck, at):
     at(LATE)
     british()
@@ -264,6 +280,11 @@ def test_a_text_in_doubt_waits_for_the_carrier_that_may_have_it(stuck, at):
     assert stuck(LATE)[1] == f"No text has gone through us {DUE}"
     CarrierState.begin_pause("us", LATE, trouble="no connection", is_down=True)
     assert stuck(LATE) == (["down"], None)
+
+
+def test_a_text_in_doubt_at_a_carrier_that_is_gone_waits_for_another(stuck):
+    british(in_doubt=1, in_doubt_since=TUESDAY_NOON, in_doubt_with="gone")
+    assert stuck(LATE)[1] == f"No text has gone through eu {DUE}"
 
 
 def statuses_of():

@@ -195,6 +195,16 @@ def test_a_number_has_all_its_possible_zones(to, main, january, july):
     assert OFFICE.facts(recipient.clocks, JULY).timezone_offset == july
 
 
+@pytest.mark.parametrize(
+    ("hour", "minute", "is_open"), [(16, 59, 0), (17, 0, 1), (20, 59, 1), (21, 0, 0)]
+)
+def test_a_canadian_number_without_an_area_is_on_no_clock_of_st_johns(hour, minute, is_open):
+    """From Vancouver, which joined before, it is too far; Halifax is not, and closes at 21:00."""
+    clocks = recipients.find("+16002345678").clocks
+    told = daily(9 * 60, 17 * 60).facts(clocks, JANUARY.replace(hour=hour, minute=minute))
+    assert told.within_business_hours == bool(is_open)
+
+
 # Numbers whose zones libphonenumber has wrong or too wide: number, place, zone
 CORRECTED = [
     ("+16895550123", "Florida, United States", "America/New_York"),

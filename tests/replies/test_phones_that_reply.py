@@ -145,6 +145,13 @@ def test_a_text_from_before_it_by_its_own_clock_is_first(hear):
     assert answers() == []
 
 
+def test_a_later_text_of_its_own_name_is_before_an_earlier_of_the_other(hear):
+    message = sent("one", MINUTE)
+    sent("two")
+    reply = hear(said=TUESDAY_NOON - 2 * MINUTE, arrives=TUESDAY_NOON)
+    assert reply.message_id == message.id
+
+
 def test_a_slow_clock_makes_no_stop_newer_than_a_start(hear):
     sent("one", MINUTE)
     hear(said=TUESDAY_NOON - MINUTE / 2, arrives=TUESDAY_NOON, text="START")

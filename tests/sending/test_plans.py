@@ -94,31 +94,41 @@ def test_the_first_replies_of_a_number_are_read_in_the_order_of_an_index(who, da
 
 
 def wrote(count, **columns):
-    """Have a number write some long replies, and another one before them."""
+    """Have a number write some long replies to a shop, and another one before them."""
     reply = {"carrier": "x", "text": "x" * 1500, "received_at": TUESDAY_NOON} | columns
+    reply |= {"key": key_named("shop", "front").id, "available_to_group": True}
     rows = [{"number": NEW_YORK, "at": TUESDAY_NOON - n * SECOND} for n in range(count)]
     rows.append({"number": LONDON, "at": TUESDAY_NOON - DAY})
     Reply.insert_many([{"id": uuid.uuid4()} | reply | row for row in rows]).execute()
 
 
+PEOPLE = {"an operator": lambda: OPERATOR, "an approver": approver}
+
+
 @on_sqlite
-def test_however_many_replies_wait_the_first_of_a_page_are_found_at_once(database_url):
-    taken = []
+@pytest.mark.parametrize("who", PEOPLE)
+def test_however_many_replies_wait_the_first_of_a_page_are_found_at_once(who, database_url):
+    taken, person = [], PEOPLE[who]()
     for count in (100, 2000):
         wrote(count)
-        taken.append(steps(lambda: inbox.page(OPERATOR, None, 51, TUESDAY_NOON)))
+        taken.append(steps(lambda: inbox.page(person, None, 51, TUESDAY_NOON)))
     assert taken[1] < 2 * taken[0]
 
 
+@pytest.mark.parametrize("who", PEOPLE)
 @pytest.mark.parametrize("columns", [{}, {"may_be_no": True}, {"read_at": TUESDAY_NOON}], ids=str)
-def test_the_replies_of_numbers_that_are_shown_are_passed_over_in_an_index(database_url, columns):
+def test_the_replies_of_numbers_that_are_shown_are_passed_over_in_an_index(
+    database_url, columns, who
+):
     """A number may have sent any number of them, and their texts are long."""
+    person = PEOPLE[who]()
     wrote(2000, **columns)
     db.execute_sql("VACUUM ANALYZE" if db.for_update else "ANALYZE")
-    name = "reply_done" if "read_at" in columns else "reply_waiting"
+    name = "reply_group_" if who == "an approver" else "reply_"
+    name += "done" if "read_at" in columns else "waiting"
 
     def next_numbers():
-        (found,) = inbox.page(OPERATOR, None, 51, TUESDAY_NOON, excluded={NEW_YORK})
+        (found,) = inbox.page(person, None, 51, TUESDAY_NOON, excluded={NEW_YORK})
         assert found.number == LONDON
 
     of_pages = [lines for lines in plans(next_numbers) if name in str(lines)]

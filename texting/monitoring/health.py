@@ -172,6 +172,11 @@ class Health(NamedTuple):
         return since is not None and self.now - since > self.stalled_after
 
     @property
+    def is_held(self) -> bool:
+        """Whether nobody sends because a scheduler's clock is wrong."""
+        return any(each.stops for each in self.wrong_clocks) and not any(self.under_way.values())
+
+    @property
     def in_trouble(self) -> set[str]:
         """The carriers whose trouble is a problem of its own."""
         if self.carriers:
@@ -188,7 +193,7 @@ class Health(NamedTuple):
 
     def problems(self) -> list[Problem]:
         """Return the problems; first a full disk, because then no other can be recorded."""
-        hidden = BY_SCHEDULERS if self.is_silent else ()
+        hidden = BY_SCHEDULERS if self.is_silent else {"stalled"} if self.is_held else ()
         return [each for each in self._problems() if each.kind not in hidden]
 
     def _problems(self):

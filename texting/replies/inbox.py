@@ -11,16 +11,19 @@ from peewee import SQL, Tuple, Value, fn
 
 from texting.access.keys import ApiKey, Role
 from texting.database import LAST, PAGE, db, in_pages, pause
-from texting.replies.model import IS_DONE, MAY_BE_NO, READ, URGENCY, WAITS, Reply
+from texting.replies.model import IS_DONE, MAY_BE_NO, URGENCY, WAITS, Reply
 from texting.reports.listings import Cursor
 from texting.reports.search import look_through, matches
 
 RANKS = (
-    ("reply_waiting", f"{WAITS.sql} AND may_be_no = true"),
-    ("reply_waiting", f"{WAITS.sql} AND may_be_no = false"),
-    ("reply_done", IS_DONE.sql),
+    ("waiting", f"{WAITS.sql} AND may_be_no = true"),
+    ("waiting", f"{WAITS.sql} AND may_be_no = false"),
+    ("done", IS_DONE.sql),
 )
-"""The ranks in which the desk lists replies: their indexes and conditions, first rank first."""
+"""The ranks in which the desk lists replies: ends of indexes' names, and conditions; first first.
+
+The indexes have all that pages look at: a number may have sent any number of long replies.
+"""
 
 KEYS = '(SELECT id FROM api_key WHERE "group" = ?) AS api_key'
 IS_SHOWN = "(due_at IS NULL OR due_at <= ?)"
@@ -162,15 +165,12 @@ def page(
 
 
 def _latest_of_all(rank, after, limit, now, excluded):
-    """Return the ids of the latest replies of a rank, in the order of `page`.
-
-    The index has all that this looks at: a number may have sent any number of long replies.
-    """
+    """Return the ids of the latest replies of a rank, in the order of `page`."""
     after = after or Cursor(rank, LAST, uuid.UUID(int=0))
     index, of_rank = RANKS[rank]
     given = db.rows_of_array("given", "text")
     sql = (
-        f"SELECT id FROM reply {db.by_index(index)} WHERE {of_rank} AND {IS_SHOWN} "
+        f"SELECT id FROM reply {db.by_index(f'reply_{index}')} WHERE {of_rank} AND {IS_SHOWN} "
         f"AND (at, id) < (?, ?) AND number NOT IN (SELECT value FROM {given}) "
         "ORDER BY at DESC, id DESC LIMIT ?"
     )
@@ -189,11 +189,13 @@ def _latest_of_all(rank, after, limit, now, excluded):
 def _latest_of_group(group, rank, after, limit, now, excluded):
     """Return the ids of the latest replies of a rank that a group may see, in the order of `page`.
 
-    One statement finds them, through the index that begins with the key.
+    One statement finds them, through an index that begins with the key.
     """
     after = after or Cursor(rank, LAST, uuid.UUID(int=0))
+    index, of_rank = RANKS[rank]
     theirs = (
-        f"reply WHERE {OF_KEY} AND {URGENCY} = ? AND (at, id) < (?, ?) AND number NOT IN "
+        f"reply {db.by_index(f'reply_group_{index}')} WHERE {OF_KEY} AND {of_rank} "
+        "AND (at, id) < (?, ?) AND number NOT IN "
         f"(SELECT value FROM {db.rows_of_array('given', 'text')}) "
         "ORDER BY at DESC, id DESC LIMIT ?"
     )
@@ -201,7 +203,7 @@ def _latest_of_group(group, rank, after, limit, now, excluded):
     sql = f"SELECT few.id FROM {few} ORDER BY few.at DESC, few.id DESC LIMIT ?"
     place = Reply.at.db_value(after.at), Reply.id.db_value(after.id)
     due = Reply.due_at.db_value(now)
-    values = group, due, READ - rank, *place, db.array(excluded), limit, limit
+    values = group, due, *place, db.array(excluded), limit, limit
     found = db.execute_sql(sql.replace("?", db.param), values).fetchall()
     return [Reply.id.python_value(id) for (id,) in found]
 

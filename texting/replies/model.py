@@ -49,6 +49,8 @@ MAY_BE_NO = SQL("may_be_no")
 
 IS_DONE = SQL("(read_at IS NOT NULL OR opted_out)")
 
+OF_GROUP = SQL("available_to_group")
+
 READ = 2
 """The rank of replies that nobody has to read."""
 
@@ -225,8 +227,10 @@ _OF_PAGES = [Reply.at, Reply.id, Reply.number, Reply.due_at]
 for _name, _columns, _where in (
     ("reply_waiting", [Reply.may_be_no, *_OF_PAGES], WAITS),
     ("reply_done", _OF_PAGES, IS_DONE),
+    ("reply_group_waiting", [Reply.key, Reply.may_be_no, *_OF_PAGES], OF_GROUP & WAITS),
+    ("reply_group_done", [Reply.key, *_OF_PAGES], OF_GROUP & IS_DONE),
     ("reply_maybe", [Reply.number], MAY_BE_NO),
-    ("reply_key", [Reply.key, Reply.at, Reply.id], SQL("available_to_group")),
+    ("reply_key", [Reply.key, Reply.at, Reply.id], OF_GROUP),
     ("reply_unread", [Reply.at, Reply.id], SQL("read_at IS NULL")),
     ("reply_at", [Reply.at, Reply.id], None),
     ("reply_number", [Reply.number, Reply.at, Reply.id], None),
