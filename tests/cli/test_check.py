@@ -156,7 +156,7 @@ def test_a_carrier_that_may_not_call_back_is_a_warning(check, smsgate):
 
 def test_each_carrier_has_warnings_of_its_own(check, smsgate, twilio):
     unsigned = smsgate.url.partition("?")[0]
-    status, lines = check(
+    _, lines = check(
         carrier_url=f"{twilio.url} {unsigned}#name=a {unsigned}#name=b",
         public_url="https://127.0.0.1:1",
     )
