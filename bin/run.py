@@ -192,7 +192,7 @@ def note(settings: Settings) -> str:
     """Return what to expect of the request."""
     if settings.allowed_countries and "US" not in settings.allowed_countries:
         return "ALLOWED_COUNTRIES refuses the number below: put in one of yours."
-    carrier = (settings.carrier_url or "").partition(":")[0].lower()
+    carrier = (settings.carrier_url or "").partition(":")[0].partition("+")[0].lower()
     if not carrier:
         return "No carrier is set: texts wait. CARRIER_URL=console: in .env prints them here."
     go = "Texts appear here" if carrier == "console" else f"Texts go through {carrier}"

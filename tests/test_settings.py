@@ -159,6 +159,14 @@ def test_a_value_that_cannot_be_used_is_refused_and_not_repeated(name, text, loa
     assert "cret" not in line
 
 
+@pytest.mark.parametrize("password", ["s3@cret", "s3/cret", "s3 cret", "s3cret%", "s3:c/ret"])
+def test_a_password_as_it_is_is_told_to_be_percent_encoded(password, loaded):
+    with pytest.raises(SettingsError, match=r"percent-encode special characters \(@ is %40\)$"):
+        loaded(DATABASE_URL=f"postgresql://u:{password}@h/d")
+    url = f"postgresql://u:{quote(password, safe='')}@h/d"
+    assert loaded(DATABASE_URL=url).database_url == url
+
+
 DAYS = "mon, tue, wed, thu, fri, sat, sun"
 TIMES = "must be times from 00:00 to 24:00, the first before 24:00"
 FORM = "must be an opening and a closing time, like 09:00-17:00"

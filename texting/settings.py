@@ -301,7 +301,13 @@ def _database_url(text):
         raise ValueError(
             "must be set: this host loses its files at each deployment, so attach a Postgres"
         )
-    if not re.fullmatch("sqlite:///(?!:memory:)[^?]+", text) and not _names_postgres(text):
+    if re.match("postgres(ql)?://", text):
+        if not _names_postgres(text):
+            raise ValueError(
+                "must be postgresql://user:password@host:port/name, if need be with libpq's "
+                "options; percent-encode special characters (@ is %40)"
+            )
+    elif not re.fullmatch("sqlite:///(?!:memory:)[^?]+", text):
         raise ValueError(
             "must be sqlite:///relative/path, sqlite:////absolute/path or "
             "postgresql://user:password@host:port/name"
@@ -311,8 +317,6 @@ def _database_url(text):
 
 def _names_postgres(text):
     """Return whether libpq can read this URL; its own error would show parts of a password."""
-    if not re.match("postgres(ql)?://", text):
-        return False
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 

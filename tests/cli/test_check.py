@@ -141,6 +141,30 @@ def test_a_name_that_may_need_a_register_is_a_warning(check, twilio):
     assert warning.startswith("warning: twilio sends from a name")
 
 
+def test_a_carrier_that_may_not_call_back_is_a_warning(check, smsgate):
+    """Texts go, but no receipt and no STOP comes in."""
+    unsigned = smsgate.url.partition("?")[0]
+    for carrier_url, public_url, why in (
+        (unsigned, "https://127.0.0.1:1", "smsgate://… has no ?key="),
+        (smsgate.url, "http://127.0.0.1:1", "SMSGate calls back over https alone"),
+    ):
+        status, lines = check(carrier_url=carrier_url, public_url=public_url)
+        accepts, warning = about(lines, "carrier")
+        assert (status, accepts) == (0, "smsgate accepts texts")
+        assert warning.startswith(f"warning: {why}")
+
+
+def test_each_carrier_has_warnings_of_its_own(check, smsgate, twilio):
+    unsigned = smsgate.url.partition("?")[0]
+    _, lines = check(
+        carrier_url=f"{twilio.url} {unsigned}#name=a {unsigned}#name=b",
+        public_url="https://127.0.0.1:1",
+    )
+    accepts, *warnings = about(lines, "carrier")
+    assert accepts == "twilio accepts texts; a accepts texts; b accepts texts"
+    assert [line.partition("://")[0] for line in warnings] == ["warning: smsgate"] * 2
+
+
 def test_a_carrier_that_refuses_is_a_problem(check, twilio):
     twilio.login = (twilio.sid, "another token")
     status, lines = check(carrier_url=twilio.url)

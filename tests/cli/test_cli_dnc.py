@@ -193,7 +193,7 @@ def test_the_first_column_is_imported_and_what_is_skipped_is_told(encoding, line
     summary, lines = import_file(body, status=1)
     assert summary == "5 added, 0 already listed, 5 skipped"
     assert lines == [
-        "line 1: is not a phone number",
+        "line 1: is not a phone number; taken for a heading",
         "line 8: is not a phone number",
         "line 9: is not a valid phone number",
         "line 10: is not a phone number",
@@ -265,7 +265,7 @@ def test_what_is_exported_can_be_imported(run, import_file, which):
     do_not_call.remove(numbers, TUESDAY_NOON, "shell", opted_out=True)
     summary, lines = import_file(exported.encode(), *options)
     assert summary == "1050 added, 0 already listed, 1 skipped"
-    assert lines == ["line 1: is not a phone number"]
+    assert lines == ["line 1: is not a phone number; taken for a heading"]
     assert on_the_list(which) == {*numbers}
 
 

@@ -49,7 +49,7 @@ def test_a_place_is_a_country_a_state_or_a_zone(import_file):
     body = f"number,place,until\r\n{NEW_YORK},US-TX,2026-12-31\r\n\r\n{LONDON}, DE\r\n"
     body += f'"{DALLAS}","America/Phoenix",""\r\n'
     told = import_file(body.encode("utf-8-sig"))
-    assert told == ("3 imported, 1 skipped", ["line 1: is not a phone number"])
+    assert told == ("3 imported, 1 skipped", ["line 1: is not a phone number; taken for a heading"])
     assert known() == {
         NEW_YORK: ("US-TX", "2026-12-31"),
         LONDON: ("DE", None),

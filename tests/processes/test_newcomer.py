@@ -202,9 +202,23 @@ LOCAL = "on this machine only: HOST=0.0.0.0 make run"
             "scheduled",
         ),
         ({"CARRIER_URL": ""}, "127.0.0.1", ("No carrier is set",), "queued"),
+        (
+            {"CARRIER_URL": "webhook+http://127.0.0.1:1/"},
+            "127.0.0.1",
+            ("Texts go through webhook within seconds",),
+            "queued",
+        ),
         ({"ALLOWED_COUNTRIES": "GB"}, "127.0.0.1", ("ALLOWED_COUNTRIES refuses",), None),
     ],
-    ids=["alone", "a shell's HOST", "in the network", "hours of its own", "no carrier", "GB"],
+    ids=[
+        "alone",
+        "a shell's HOST",
+        "in the network",
+        "hours of its own",
+        "no carrier",
+        "a webhook",
+        "GB",
+    ],
 )
 def test_it_says_who_reaches_it_and_what_to_expect_of_the_first_text(
     run, environ, address, said, status

@@ -77,8 +77,10 @@ class Import:
                     row = row_of(next(csv.reader([line])))
                 except (csv.Error, ValueError) as error:
                     why = "is too long" if isinstance(error, csv.Error) else error
-                    self.skipped.append(f"line {number}: {why}")
-                    self.lost |= number > 1 or bool(re.search(r"\d", line))
+                    is_heading = number == 1 and not re.search(r"\d", line)
+                    words = f"line {number}: {why}"
+                    self.skipped.append(f"{words}; taken for a heading" if is_heading else words)
+                    self.lost |= not is_heading
                 else:
                     yield row
 

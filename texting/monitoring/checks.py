@@ -174,7 +174,8 @@ def ask_carrier(settings: Settings) -> str:
             off.append(f"this machine's clock is {reading}")
     if noes:
         raise Refused("; ".join([*noes, *off]))
-    warned = [f"warning: {line}" for line in (*off, *_without_register(settings, carriers))]
+    own = [carrier.warning for carrier in carriers if carrier.warning]
+    warned = [f"warning: {line}" for line in (*off, *own, *_without_register(settings, carriers))]
     return "\n".join(["; ".join(said), *warned])
 
 
