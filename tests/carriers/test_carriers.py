@@ -511,7 +511,7 @@ def test_what_others_leave_to_be_filled_in_is_named_too(url, left):
     assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("secret", ["xXxXxXx", "yourself-8", "forxxxxyour", "a%3Cb%3E", "Yours"])
+@pytest.mark.parametrize("secret", ["xXxXxXx", "yourself-8", "yourkey", "flyour_key", "a%3Cb%3E"])
 def test_a_secret_that_is_like_a_placeholder_is_taken(secret):
     assert configs.parse(f"twilio://AC1:{secret}@+15017122661")
 
