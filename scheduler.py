@@ -41,7 +41,7 @@ MOVES = (
     *("promoted", "sent", "retrying", "failed", "blocked", "expired"),
     *("rescheduled", "taken over"),
 )
-WAITS = ("waiting for approval", "waiting for a carrier")
+WAITS = ("waiting for approval", "waiting for a carrier", "waiting for a paused key")
 MANY = 1_000  # messages that wait; they are counted up to here, since texts go out meanwhile
 
 TEND_EVERY = 5  # seconds between rounds of chores, like promotion
@@ -144,6 +144,7 @@ class Scheduler:
         self.counts.clear()
         counts["waiting for approval"] = queue.awaiting_approval(MANY)
         counts["waiting for a carrier"] = queue.awaiting_carrier(MANY)
+        counts["waiting for a paused key"] = queue.awaiting_paused_key(MANY)
         database.db.close()
         return counts
 

@@ -56,6 +56,19 @@ def test_its_texts_wait_and_others_do_not(run_pass, carrier, urgent):
     assert sorted(carrier.numbers) == sorted([LONDON, NEW_YORK, NEW_YORK])
 
 
+def test_a_pass_does_not_say_that_they_wait_for_a_carrier(run_pass):
+    """Or whoever has just paused all keys, after a restore, would look for what ails it."""
+    paused = key_named("shop")
+    store_many(2, key=paused)
+    store(key=paused, manual_mode=True)
+    store(key=key_named("other"))
+    paused.pause(TUESDAY_NOON)
+    waits = {"waiting for a paused key": 2, "waiting for approval": 1}
+    assert +run_pass(TUESDAY_NOON) == {"sent": 1} | waits
+    store(key=key_named("other"))
+    assert +run_pass(TUESDAY_NOON, carrier=None) == {"waiting for a carrier": 1} | waits
+
+
 def test_they_expire_as_usual(run_pass, carrier):
     paused = key_named("shop")
     message = store(key=paused, first_send_at=TUESDAY_NOON)

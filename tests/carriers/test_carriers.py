@@ -492,6 +492,30 @@ def test_what_the_pages_leave_to_be_filled_in_is_named(url):
     assert "s3cret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "left"),
+    [
+        ("twilio://ACxxxxxxxxxxxxxxxx:s3cret@+15017122661", "x" * 16),
+        ("twilio://ACXXXXXXXXXXXXXXXX:s3cret@+15017122661", "X" * 16),
+        ("twilio://AC1:your_auth_token@+15017122661", "your_auth"),
+        ("twilio://AC1:<Auth-Token>@+15017122661", "<Auth-Token>"),
+        ("twilio://AC…:s3cret@+15017122661", "…"),
+        ("telnyx://YOUR_API_KEY@+15017122661", "YOUR_API"),
+        ("infobip://s3cret@447700900000?base=xxxxx.api.infobip.com&secret=s3cret", "xxxxx"),
+    ],
+)
+def test_what_others_leave_to_be_filled_in_is_named_too(url, left):
+    with pytest.raises(ValueError, match=" in it, which stands for your own") as caught:
+        configs.parse(url)
+    assert f"still has {left} in it" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("secret", ["xXxXxXx", "yourself-8", "yourkey", "flyour_key", "a%3Cb%3E"])
+def test_a_secret_that_is_like_a_placeholder_is_taken(secret):
+    assert configs.parse(f"twilio://AC1:{secret}@+15017122661")
+
+
 def test_every_carrier_has_a_kit():
     """With it, the tests of this folder and those of callbacks hold the carrier to its contract."""
     assert missing() == []

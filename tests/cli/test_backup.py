@@ -99,6 +99,22 @@ def test_a_nightly_job_replaces_the_copy_of_the_night_before(run, database_url, 
     assert [*copy.parent.iterdir()] == [copy]
 
 
+@pytest.mark.parametrize("command", ["backup --force", "dnc export"])
+@pytest.mark.parametrize("is_link", [False, True])
+def test_the_database_itself_is_never_replaced(
+    refused, database_url, tmp_path, copy, command, is_link
+):
+    """A running service would write what it accepts to a file that nobody finds again."""
+    file = tmp_path / "messages.db"
+    if is_link:
+        copy.symlink_to(file)
+    path, before = copy if is_link else file, file.stat().st_ino
+    line = f"Error: {path} is the database itself; name another file"
+    assert refused(*command.split(), str(path)) == line
+    assert file.stat().st_ino == before
+    assert path.is_symlink() == is_link
+
+
 def test_a_copy_that_fails_leaves_that_of_the_night_before(
     refused, database_url, copy, monkeypatch
 ):

@@ -483,6 +483,18 @@ def test_a_full_disk_is_503_and_a_problem_until_there_is_room_again(
     assert scheduler.terminate() == 0
 
 
+def test_a_command_that_a_full_disk_keeps_from_opening_the_database_says_so(
+    start, small_disk, disk_key
+):
+    """SQLite calls it an I/O error if it cannot even make its index of the log."""
+    database.disconnect()
+    (small_disk / "filler").write_bytes(b"x" * shutil.disk_usage(small_disk).free)
+    told = start("flask", "stats", DATABASE_URL=f"sqlite:///{small_disk}/messages.db")
+    assert told.wait() == 2
+    says = f"Error: the database failed: disk I/O error: {small_disk}/messages.db"
+    assert told.output.strip() == f"{says}; its disk is almost full"
+
+
 @pytest.fixture
 def small_cache(small_disk, disk_key):
     """A database whose changes leave memory before they are committed.

@@ -31,6 +31,7 @@ ASKED_OFTEN = {
     "await approval": queue.awaiting_approval,
     "await approval, with the first": queue.approvals,
     "await a carrier": queue.awaiting_carrier,
+    "await a paused key": queue.awaiting_paused_key,
     "under way": queue.under_way,
     "countries that are new to a key": lambda: KeyCountry.claim_news(TUESDAY_NOON),
     "due": lambda: queue.due(TUESDAY_NOON, claims.ready()),

@@ -223,9 +223,11 @@ def gets(which: type[OptedOut] | type[DoNotCall], check_dnc: str) -> str:
 
     `check_dnc` is the setting for keys without a rule of their own.
     """
-    is_kept_off = check_dnc == "always" or (which is OptedOut and check_dnc == "opted-out")
-    words = "gets no texts" if is_kept_off else "gets no texts that set check_dnc"
-    differ = ApiKey.check_dnc.is_null(False) & (ApiKey.check_dnc != check_dnc)
+    all_stop = ["always", "opted-out"] if which is OptedOut else ["always"]
+    if check_dnc in all_stop:
+        words, differ = "gets no texts", ApiKey.check_dnc.not_in(all_stop)
+    else:
+        words, differ = "gets no texts that set check_dnc", ApiKey.check_dnc.in_(all_stop)
     if ApiKey.select().where(differ, ApiKey.revoked_at.is_null()).exists():
         words += ", unless a key's own rule says otherwise"
     return words

@@ -20,6 +20,12 @@ PLACEHOLDERS = {
     *("USER", "PASSWORD", "HOST", "FROM", "SIGNING_KEY", "BASE64", "UUID"),
 }
 """What the pages write in a CARRIER_URL for what an operator has to fill in."""
+USUAL_PLACEHOLDER = re.compile(
+    r"…|(?-i:x{5,}|X{5,})|<[A-Za-z _-]+>"
+    r"|\byour[_-](?:account|api|auth|key|password|secret|sid|token|user)",
+    re.IGNORECASE,
+)
+"""What vendors' pages and other people write for it."""
 
 
 class CarrierConfig(NamedTuple):
@@ -88,7 +94,8 @@ def _read(word):
     """
     url, mark, rest = word.partition("#")
     usual = default_name(url)
-    if left := PLACEHOLDERS & {*re.split("[:/@?&=]", url)}:
+    left = PLACEHOLDERS & {*re.split("[:/@?&=]", url)} or {*USUAL_PLACEHOLDER.findall(url)}
+    if left:
         raise ValueError(f"still has {min(left)} in it, which stands for your own")
     pairs = [option.partition("=")[::2] for option in rest.split("&")] if mark else []
     readers = {"name": _name, "countries": _countries, "keys": _list, "rate": rate}

@@ -147,6 +147,8 @@ def replacing(path: str) -> Iterator[str]:
     """
     if os.path.exists(path) and not os.path.isfile(path):  # a device, or a pipe of anybody's
         raise click.FileError(path, "not a file")
+    if database.db.is_at(path):  # the service would go on with a file that nobody else finds
+        raise Refused(f"{path} is the database itself; name another file")
     try:
         number, written = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".new-")
     except OSError as error:

@@ -74,6 +74,8 @@ def reason(error: Exception) -> str:
         said += f": {path}"
         if sqlite_code(error) in _FORBIDDEN:
             said += f"; {owners(path)}"
+        elif sqlite_code(error) == sqlite3.SQLITE_IOERR and db.bytes_left() is not None:
+            said += "; its disk is almost full"  # SQLite does not tell that from a broken one
     return f"{said}; flask db upgrade makes the tables" if _tables_are_old(error) else said
 
 

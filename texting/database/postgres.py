@@ -105,6 +105,10 @@ class Postgres(Transactions, PostgresDialect, PooledPostgresqlDatabase):
     def make(self) -> None:
         """Do nothing: only Postgres' own tools make one."""
 
+    def is_at(self, path: str) -> bool:
+        """Return False: a server's database is in no file of ours."""
+        return False
+
     def dump_line(self, path: str) -> str | None:
         """Return the line that has Postgres' own tool write a copy, without the password."""
         address, mark, query = self.url.partition("?")

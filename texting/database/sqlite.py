@@ -77,6 +77,12 @@ class Sqlite(Transactions, SqliteDialect, PooledSqliteDatabase):
     def dump_line(self, path: str) -> str | None:
         """Return None: `copy` writes a copy."""
 
+    def is_at(self, path: str) -> bool:
+        """Return whether this is the file at a path, by whatever name."""
+        with suppress(FileNotFoundError):
+            return os.path.samefile(path, self.database)
+        return False
+
     def copy(self, path: str, progress: Callable[[int, int], None]) -> int:
         """Write a copy, as of now, to an empty file; return how many messages it has.
 

@@ -75,8 +75,20 @@ def approvals_by_key() -> list[tuple[str, int]]:
 
 
 def awaiting_carrier(most: int | None = None) -> int:
-    """Count the messages that may be sent now, up to `most`."""
-    return count_up_to(model.IS_SENDABLE, most, Message.key, Message.send_at)
+    """Count the messages that may be sent now, up to `most`; none of paused keys."""
+    keys = ApiKey.alias("api_key")
+    return _sendable_of(keys.select(keys.id).where(keys.paused_at.is_null()), most)
+
+
+def awaiting_paused_key(most: int | None = None) -> int:
+    """Count the messages that might be sent now if their keys were not paused, up to `most`."""
+    return _sendable_of(ApiKey.paused(), most)
+
+
+def _sendable_of(keys, most):
+    return count_up_to(
+        model.IS_SENDABLE & Message.key.in_(keys), most, Message.key, Message.send_at
+    )
 
 
 def to_be_sent(now: datetime) -> int:
