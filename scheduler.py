@@ -74,8 +74,8 @@ class Scheduler:
         self.pulse, self.ended = Pulse(runtime.clock), runtime.make_queue()
         self.counts = Counter()  # since the end of the last pass
         simulator = carriers.connect("simulator:", name=TESTERS)
-        common = self.stop, self.pulse, self.ended, self.retry, runtime, self.counts
-        shared = Shared(settings, self.routes, *common)
+        common = self.stop, self.pulse, self.ended, self.retry, self.clock_was_set, runtime
+        shared = Shared(settings, self.routes, *common, self.counts)
         self.senders = [Sender(each, shared) for each in (*connected, simulator)]
         self.tend_at = self.step_at = 0  # by the monotonic clock
         self.chores, self.forgotten = deque(), Counter()
@@ -171,7 +171,8 @@ class Scheduler:
         if self.stop.is_requested or self.is_busy:
             return self.is_busy
         waits = may_claim and any(sender.waits for sender in self.senders)
-        return made_progress or waits or self.suspects_death or bool(self.chores)
+        goes_on = made_progress or waits or self.suspects_death or bool(self.chores)
+        return goes_on or self.clock_was_set()
 
     def hold(self) -> bool:
         """Only record answers; return whether more are awaited."""
@@ -179,6 +180,10 @@ class Scheduler:
             sender.recorder.record()
         self.step_at = self.clock.monotonic() + LOOK_EVERY
         return self.is_busy
+
+    def clock_was_set(self) -> bool:
+        """Return whether the clock was set since it was compared."""
+        return self.clocks.was_set()
 
     def may_claim(self) -> bool:
         """Return whether to claim texts: a single pass leaves newer ones to the next."""

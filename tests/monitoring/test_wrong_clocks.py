@@ -8,6 +8,7 @@ import pytest
 
 from databases import on_both, on_postgres
 from fake_carrier import SLOWLY
+from faulty_database import FaultyDatabase
 from running import ALWAYS, ROOT, send, wait_until
 from samples import DAY, HOUR, LONDON, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
@@ -305,6 +306,30 @@ def test_a_scheduler_that_begins_with_a_wrong_clock_sends_once_it_is_right(
     scheduler.round()
     wait_until(lambda: len(carrier.texts) == 1)  # a thread gives it
     assert CarrierState.get_by_id("fake").last_pass_at == TUESDAY_NOON
+
+
+@pytest.mark.slow
+@on_both
+def test_a_clock_that_is_set_at_any_moment_of_a_pass_sends_nothing_at_night(
+    theirs, settings, carrier, monkeypatch, without_waiting
+):
+    """It is 8 PM in New York, and our clock is set to 9 AM at each statement of a pass."""
+    evening, faulty, moment = TUESDAY_NOON + 8 * HOUR, FaultyDatabase(monkeypatch), 0
+    while faulty.statements >= moment:
+        moment += 1
+        theirs(evening)
+        store(evening, expires_at=evening + 3 * DAY)
+
+        def set_clock(number, moment=moment):
+            if number == moment:
+                theirs(evening, (-11 if moment % 2 else 13) * 3600)
+
+        faulty.statements, faulty.fails = 0, set_clock
+        Scheduler(settings, carrier).run_pass()
+        faulty.fails = lambda number: False
+        assert carrier.texts == [], f"set at statement {moment}"
+        Message.delete().execute()
+    assert moment > 20
 
 
 @on_both

@@ -205,6 +205,18 @@ def test_a_canadian_number_without_an_area_is_on_no_clock_of_st_johns(hour, minu
     assert told.within_business_hours == bool(is_open)
 
 
+@pytest.mark.parametrize(
+    ("to", "hours"),
+    [("+16045550123", -7), ("+14035550123", -6), ("+18675550123", -6), ("+212650123456", 0)],
+)
+def test_where_clocks_change_no_more_since_2026_they_do_not(to, hours):
+    """British Columbia, Alberta, the Northwest Territories and Morocco, as the README says."""
+    zone = recipients.find(to).zone
+    for year in (2027, 2028):
+        for month in range(1, 13):
+            assert offset_at(zone.key, datetime(year, month, 15, 12, tzinfo=UTC)) == hours
+
+
 # Numbers whose zones libphonenumber has wrong or too wide: number, place, zone
 CORRECTED = [
     ("+16895550123", "Florida, United States", "America/New_York"),

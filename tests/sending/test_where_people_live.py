@@ -6,8 +6,9 @@ places, and the end of the last day.
 """
 
 import random
+import time as times
 from datetime import UTC, date, datetime, time
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -19,8 +20,10 @@ from databases import on_both
 from desk_visitor import signed_in
 from fake_carrier import FakeCarrier
 from numbering_plans import REGIONS, iana
+from own_threads import IN_ORDER, at_once
 from places import QUIET_PLACES
 from samples import ALWAYS_OPEN, DAY, HOUR, LONDON, MILLISECOND, NEW_YORK, TUESDAY_NOON
+from scheduler import Scheduler
 from stored_messages import again, key_named, live_at, store
 from texting import recipients
 from texting.access.keys import Role
@@ -33,6 +36,8 @@ from texting.messages.model import Message, Status
 from texting.recipients import Residence, quiet, weeks
 from texting.recipients.hours import BusinessHours, Clocks, written
 from texting.recipients.quiet import QuietHours
+from texting.sending.runtime import Clock
+from texting.sending.sends import LONGEST_CONNECTING
 
 EVERYWHERE = (22 * 60, 6 * 60)
 QUIET = QUIET_PLACES | {
@@ -263,6 +268,58 @@ def test_the_scheduler_sends_when_the_model_says(until, settings, key, run_pass)
                     if now < each < message.send_at
                 )
         Message.delete().execute()
+
+
+class Moving(FakeCarrier):
+    """A carrier to which it takes long to connect, while somebody moves: `move`, once."""
+
+    move = None
+
+    def __init__(self):
+        super().__init__()
+        self.clock = Clock()
+        self.clock.monotonic = lambda: times.monotonic() + self.passed
+        self.passed = 0
+
+    def session(self):
+        move, self.move = self.move, None
+        if move:
+            self.passed += LONGEST_CONNECTING + 0.1
+            at_once(move)
+        return super().session()
+
+
+@on_both
+def test_whoever_moves_between_judgement_and_send_gets_it_where_the_model_says(
+    settings, at, without_waiting
+):
+    """Of one scheduler, which has known where they lived before."""
+    settings, carrier, texts, moved = settings._replace(**RULES), Moving(), 0, set()
+    scheduler = Scheduler(settings, carrier, IN_ORDER._replace(clock=carrier.clock))
+    places = [*FEW.values()]
+    for hour in range(0, 36, 4):
+        now = datetime(2026, 3, 3, 12, tzinfo=UTC) + hour * HOUR
+        at(now)
+        for number, old, new in zip(FEW, places, places[1:] + places[:1], strict=True):
+            if not Model(number, old, None, settings).is_open(now):
+                continue
+            live_at(number, old)
+            carrier.move, model = partial(live_at, number, new), Model(number, new, None, settings)
+            message = store(to=number, send_at=now, now=now)
+            scheduler.run_pass()
+            assert carrier.move is None, "it was judged by the old place, and connected"
+            texts += model.is_open(now)
+            moved.add(model.is_open(now))
+            assert len(carrier.texts) == texts, (model, now)
+            if model.is_open(now):
+                newest = Attempt.select().where(Attempt.message == message)
+                allowed = newest.order_by(Attempt.claim_number.desc()).get().allowed
+                assert allowed["zone"] == model.clocks(now).zones[0].key
+            else:
+                assert again(message).status == Status.SCHEDULED
+                assert model.is_open(again(message).send_at), (model, now)
+            Message.delete().execute()
+    assert moved == {True, False}
 
 
 # By example

@@ -251,6 +251,28 @@ def test_the_messages_page_says_it_in_a_sentence(allowed, settings):
     ) in page_of(message, settings)
 
 
+def test_a_text_of_last_month_is_proved_whatever_settings_are_changed_since(
+    allowed, settings, run, run_pass
+):
+    message = store(to=DALLAS, send_at=AT)
+    allowed(message)
+    proof = (
+        "Allowed: 11:02 AM, Tuesday, Mar 3 in Dallas, by the number; business hours 9:00 AM - "
+        "5:00 PM; no quiet hours of Texas (9:00 PM - 9:00 AM); not opted out"
+    )
+    assert proof in page_of(message, settings)
+    since = dict(SETTINGS)
+    changes = {"business_hours": (600, 720), "quiet_hours_file": {}, "check_dnc": "always"}
+    for days, (name, value) in enumerate(changes.items(), 10):
+        since[name] = value
+        run_pass(AT + days * DAY, **since)
+    assert proof in page_of(message, settings._replace(**since), "Ann")
+    changed = [line for line in run("audit").splitlines() if "setting changed" in line]
+    assert len(changed) == 3
+    for name, line in zip(reversed(changes), changed, strict=True):
+        assert name.upper() in line
+
+
 def test_the_sentence_names_a_known_place_a_send_date_and_the_key(allowed, settings, run):
     live_at(DALLAS, "CA-QC")
     key = key_named("app")

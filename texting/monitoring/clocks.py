@@ -162,7 +162,11 @@ class ClockWatch:
 
     def _is_due(self):
         at = self._compared_at
-        return at is None or time.monotonic() - at[1] >= COMPARE_EVERY or was_set_since(*at)
+        return at is None or time.monotonic() - at[1] >= COMPARE_EVERY or self.was_set()
+
+    def was_set(self) -> bool:
+        """Return whether the clock was set since it was compared, so that it may be wrong."""
+        return self._compared_at is not None and was_set_since(*self._compared_at)
 
     def compare(self) -> None:
         """Compare the clock with all others; store and log what is wrong, or is so no more."""
