@@ -370,8 +370,8 @@ def told_by(settings, twilio, date):
     return [each.against for each in WrongClock.told()]
 
 
-def of(settings, server):
-    changed = settings._replace(carrier_url=server.url)
+def of(settings, server, options=""):
+    changed = settings._replace(carrier_url=f"{server.url}{options}")
     return Scheduler(changed, *configs.connect_all(changed.carrier_configs, 1, 5))
 
 
@@ -403,3 +403,16 @@ def test_a_date_from_before_our_clock_was_set_counts_no_more(settings, twilio, m
     monkeypatch.setattr(clock, "now", lambda: real() + DAY)
     scheduler.clocks.compare()
     assert not WrongClock.select().exists()
+
+
+@pytest.mark.parametrize("name", ["twilio", "other"])
+def test_what_a_pass_said_is_over_once_the_machines_clock_agrees(settings, twilio, name, at):
+    """Its own clock was ahead when it dated how long that holds."""
+    now = clock.now()
+    twilio.dated = now.strftime("%a, %d %b %Y %H:%M:%S GMT")
+    for ahead, options in ((HOUR, f"#name={name}"), (0 * HOUR, "")):
+        at(now + ahead)
+        scheduler = of(settings, twilio, options)
+        scheduler.senders[0].carrier.check()
+        scheduler.clocks.compare()
+    assert [each.against for each in WrongClock.told()] == ["other"] * (name == "other")

@@ -173,8 +173,18 @@ class ClockWatch:
         found = against_database()
         self._compared_at = clock.now().timestamp(), time.monotonic()
         self.is_wrong = found is not None and found.is_wrong
-        all_found = [found, *map(against_carrier, self.carriers)]
-        self._tell(next((each for each in all_found if each and each.is_wrong), None))
+        all_found = [each for each in (found, *map(against_carrier, self.carriers)) if each]
+        self._tell(next((each for each in all_found if each.is_wrong), None))
+        self._end_what_was_told({each.against for each in all_found if not each.is_wrong})
+
+    def _end_what_was_told(self, agreeing):
+        """Forget what others on this machine said of clocks that now agree with its own.
+
+        A single pass cannot do so itself; what it said was dated by the wrong clock on SQLite.
+        """
+        of_these = (WrongClock.who == self.who) & WrongClock.against.in_(agreeing)
+        if agreeing and WrongClock.select().where(of_these).exists():
+            WrongClock.delete().where(of_these).execute()
 
     def _tell(self, reading):
         this, before = WrongClock.process == self.process, self._told
