@@ -173,11 +173,11 @@ class Scheduler:
         return made_progress or waits or self.suspects_death or bool(self.chores)
 
     def hold(self) -> bool:
-        """Only record answers; return whether more are awaited."""
+        """Only record answers about texts; return whether more are awaited."""
         for sender in self.senders:
             sender.recorder.record()
         self.step_at = self.clock.monotonic() + LOOK_EVERY
-        return self.is_busy
+        return any(sender.has_texts for sender in self.senders)
 
     def may_claim(self) -> bool:
         """Return whether to claim texts: a single pass leaves newer ones to the next."""

@@ -93,10 +93,14 @@ class Sender:
         self.resumes_at = math.inf  # when a pause ends, by the monotonic clock, if that is known
 
     @property
+    def has_texts(self) -> bool:
+        """Whether answers about texts are awaited, or to be recorded."""
+        return bool(self.sends.under_way or self.recorder.unrecorded)
+
+    @property
     def is_busy(self) -> bool:
-        """Whether answers of the carrier are awaited, or to be recorded."""
-        recorder, asked = self.recorder, self.watch.asked or self.reports.is_waiting
-        return bool(self.sends.under_way or recorder.unrecorded or asked)
+        """Whether any answers of the carrier are awaited, or to be recorded."""
+        return bool(self.has_texts or self.watch.asked or self.reports.is_waiting)
 
     @property
     def waits(self) -> bool:
