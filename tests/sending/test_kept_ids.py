@@ -421,6 +421,22 @@ def test_texts_in_doubt_whose_carrier_hangs_leave_half_of_the_places(give, keepi
     assert sum(to == NEW_YORK for _, to, _ in keeping.given[:6]) == 2
 
 
+def test_texts_in_doubt_leave_half_of_the_places_to_what_comes_later(give, keeping):
+    """Their carrier hangs, and no other text was due when they were given."""
+    for _ in range(4):
+        store(in_doubt=1, carrier="fake", in_doubt_since=TUESDAY_NOON - MINUTE)
+    is_given, come = threading.Event(), iter([lambda: store(to=NEIGHBOUR)])
+
+    def hang():
+        next(come, int)()
+        db.close()  # of this thread
+        is_given.wait(3)
+
+    keeping.answers = {NEW_YORK: hang, NEIGHBOUR: is_given.set}
+    give(keeping, None, send_concurrency=2)
+    assert [to for _, to, _ in keeping.given[:2]] == [NEW_YORK, NEIGHBOUR]
+
+
 def test_equal_texts_do_not_wait_for_each_other_where_each_has_its_id(give, keeping):
     messages = [store(), store()]
     assert give(keeping, None)["sent"] == 2

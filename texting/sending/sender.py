@@ -130,8 +130,8 @@ class Sender:
         claimed, ready = 0, []
         if may_claim and (room := room - len(questions)):
             claimed, ready = self.retry(self.claim, room)
-        whose_turn = permission is Permission.PROBE or (room and self.sends.asked_last)
-        if whose_turn and not (ready or questions):
+        is_questions_turn = permission is Permission.PROBE or (room and self.sends.take_turns)
+        if is_questions_turn and not (ready or questions):
             questions = self.retry(self.questions.ask, 1)
         for send in (*questions, *ready):
             self.sends.begin(send)
