@@ -21,6 +21,7 @@ from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND,
 from several_carriers import UNREACHED, NamedCarrier
 from stored_messages import FAKE, SENDER, again, decide_on, held, key_named, store, take_over
 from texting.access.do_not_call import DoNotCall, OptedOut
+from texting.access.keys import ApiKey
 from texting.carriers import CarrierError, Fault, IncomingText, LateAnswer, Receipt, Shown
 from texting.database import db
 from texting.messages import doubts, waiting
@@ -771,7 +772,17 @@ def expire_now(message, flask, at):
     waiting.expire(at)
 
 
-@pytest.mark.parametrize("decide", [cancel_now, undo_now, stop_now, promote_listed, expire_now])
+def end_its_key(message, flask, at):
+    message.key.pause(at)
+    assert ApiKey.get_by_id(message.key_id).revoke(at)
+    waiting.promote(at)
+    assert waiting.cancel_unresumable(at) == 0
+
+
+DECISIONS = cancel_now, undo_now, stop_now, promote_listed, expire_now, end_its_key
+
+
+@pytest.mark.parametrize("decide", DECISIONS)
 def test_a_retried_text_is_still_in_doubt_whatever_is_decided(
     give, telling, retried_in_doubt, flask, decide
 ):
