@@ -794,6 +794,19 @@ def test_a_retried_text_is_still_in_doubt_whatever_is_decided(
     assert (again(retried_in_doubt).status, len(telling.kept)) == (Status.SENT, 1)
 
 
+@pytest.mark.parametrize("why", WHYS)
+def test_a_retried_text_that_may_go_no_more_ends_and_may_be_there(give, keeping, why):
+    message = store(check_dnc=True)
+    give(keeping, TOOK)
+    Message.update(status=Status.EXPIRED, finished_at=TUESDAY_NOON + MINUTE).execute()
+    assert decide_on(message).retry(TUESDAY_NOON + MINUTE, 3 * DAY) == [message.id]
+    why(message)
+    for seconds in (120, 180):
+        give(keeping, None, seconds)
+    assert (again(message).status, len(keeping.given)) == (WHYS[why], 1)
+    assert MAY_HAVE_TAKEN_IT in (again(message).last_error or "")
+
+
 def test_a_retried_text_that_was_cancelled_in_doubt_can_be_undone(retried_in_doubt):
     at = TUESDAY_NOON + 2 * MINUTE
     assert decide_on(retried_in_doubt).cancel("Ann", at) == [retried_in_doubt.id]
