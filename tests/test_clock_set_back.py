@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from peewee import (
     BigAutoField,
+    BigIntegerField,
     BooleanField,
     ForeignKeyField,
     IntegerField,
@@ -82,6 +83,18 @@ LONGEST = {
     "wrong_clock.until": DAY,  # STALLED_AFTER at most
 }
 """How far ahead a scheduler puts instants; all others say when something has happened."""
+
+
+LARGE = {
+    "carrier_state.rate_used_until",  # in microseconds, and dated back by itself
+    *("key_use.begins", "key_use.used", "wrong_clock.ahead"),
+}
+"""Numbers as large as an instant: of these, a scheduler puts the first ahead."""
+
+
+def test_no_instant_is_stored_as_a_mere_number():
+    fields = (field for table in models.TABLES for field in table._meta.sorted_fields)
+    assert {name_of(each) for each in fields if type(each) is BigIntegerField} == LARGE
 
 
 def test_every_instant_has_a_longest_or_is_known_to_need_none():
