@@ -148,18 +148,32 @@ def leave_in_doubt(message):
     Message.update(in_doubt=1, status=Status.QUEUED).execute()
 
 
-GONE = {
-    "is being sent right now": lambda m: Message.update(status=Status.SENDING).execute(),
-    "was sent": lambda m: receipts.record_accepted({m.id: None}, TUESDAY_NOON, FAKE),
-    "waits for the carrier": leave_in_doubt,
-}
+def retry_in_doubt(message):
+    leave_in_doubt(message)
+    Message.update(in_doubt=0, claim_number=1, claims_before_retry=1).execute()
 
 
-@pytest.mark.parametrize("words", GONE)
-def test_an_approved_text_that_may_have_gone_is_not_taken_back(approver, words):
+def begin(message):
+    Message.update(status=Status.SENDING).execute()
+
+
+def take(message):
+    receipts.record_accepted({message.id: None}, TUESDAY_NOON, FAKE)
+
+
+GONE = [
+    (begin, "is being sent right now"),
+    (take, "was sent"),
+    (leave_in_doubt, "waits for the carrier"),
+    (retry_in_doubt, "waits for the carrier"),
+]
+
+
+@pytest.mark.parametrize(("go", "words"), GONE)
+def test_an_approved_text_that_may_have_gone_is_not_taken_back(approver, go, words):
     message = ask()
     approver.press("Approve", message, on="/desk/")
-    GONE[words](message)
+    go(message)
     before, form = columns(message), approver.page.buttons("Undo")
     approver.open()
     assert "1 text approved: +1 212-555-0123" in approver.page.text

@@ -691,9 +691,13 @@ def test_another_copy_has_an_id_of_its_own_under_another_name_of_the_account(giv
     assert (again(message).status, again(message).carrier_reference) == (Status.SENT, "K1")
 
 
-def test_a_copy_in_doubt_keeps_its_id_under_another_name_of_the_account(give, keeping):
+@pytest.mark.parametrize("is_retried", [False, True])
+def test_a_copy_in_doubt_keeps_its_id_under_another_name_of_the_account(give, keeping, is_retried):
     message = store()
     give(keeping, TOOK)
+    if is_retried:  # by a person, after its time ended in doubt
+        Message.update(status=Status.EXPIRED, finished_at=TUESDAY_NOON + MINUTE).execute()
+        assert decide_on(message).retry(TUESDAY_NOON + MINUTE, 3 * DAY)
     keeping.name = "renamed"
     give(keeping, None, 600)
     assert (again(message).status, list(keeping.kept)) == (Status.SENT, [str(message.id)])
