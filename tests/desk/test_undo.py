@@ -15,7 +15,7 @@ from texting.access.keys import ApiKey
 from texting.access.limits import parse_recipient_limit
 from texting.carriers import CarrierError
 from texting.events.outbox import Event, EventAddress
-from texting.messages import receipts, waiting
+from texting.messages import doubts, receipts, waiting
 from texting.messages.attempts import Attempt, Result
 from texting.messages.model import Message, Status
 
@@ -145,12 +145,13 @@ def test_what_is_undone_while_a_scheduler_claims_is_sent_or_waits(
 def leave_in_doubt(message):
     unclear = {"carrier": FAKE, "begun_at": TUESDAY_NOON, "result": Result.UNCLEAR}
     Attempt.create(message=message, claim_number=1, **unclear)
-    Message.update(in_doubt=1, status=Status.QUEUED).execute()
+    Message.update(status=Status.QUEUED).execute()
+    doubts.recount([message.id])
 
 
 def retry_in_doubt(message):
+    Message.update(claim_number=1, claims_before_retry=1).execute()
     leave_in_doubt(message)
-    Message.update(in_doubt=0, claim_number=1, claims_before_retry=1).execute()
 
 
 def begin(message):
