@@ -175,11 +175,11 @@ class Scheduler:
         return goes_on or self.clock_was_set()
 
     def hold(self) -> bool:
-        """Only record answers; return whether more are awaited."""
+        """Only record answers about texts; return whether more are awaited."""
         for sender in self.senders:
             sender.recorder.record()
         self.step_at = self.clock.monotonic() + LOOK_EVERY
-        return self.is_busy
+        return any(sender.has_texts for sender in self.senders)
 
     def clock_was_set(self) -> bool:
         """Return whether the clock was set since it was compared."""

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from peewee import (
     BigAutoField,
+    BigIntegerField,
     BooleanField,
     ForeignKeyField,
     IntegerField,
@@ -20,7 +21,7 @@ from fake_carrier import FOR_NOW, SLOWLY
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from several_carriers import NamedCarrier
 from signed_callbacks import SECRET, VONAGE, of_vonage
-from stored_messages import again, held, key_named, store, store_many
+from stored_messages import again, decide_on, held, key_named, store, store_many
 from texting import database
 from texting.access.do_not_call import OptedOut
 from texting.carriers import CarrierError
@@ -28,7 +29,8 @@ from texting.database import FEW
 from texting.events.delivery import DELAYS
 from texting.events.outbox import LONGEST_DELAY, Event
 from texting.messages.attempts import Attempt
-from texting.messages.model import FURTHEST_AHEAD, Message, Status
+from texting.messages.heartbeat import Heartbeat
+from texting.messages.model import FURTHEST_AHEAD, SET_ASIDE, Message, Status
 from texting.sending import outcomes
 from texting.sending.carrier_state import CarrierState
 
@@ -81,6 +83,18 @@ LONGEST = {
     "wrong_clock.until": DAY,  # STALLED_AFTER at most
 }
 """How far ahead a scheduler puts instants; all others say when something has happened."""
+
+
+LARGE = {
+    "carrier_state.rate_used_until",  # in microseconds, and dated back by itself
+    *("key_use.begins", "key_use.used", "wrong_clock.ahead"),
+}
+"""Numbers as large as an instant: of these, a scheduler puts the first ahead."""
+
+
+def test_no_instant_is_stored_as_a_mere_number():
+    fields = (field for table in models.TABLES for field in table._meta.sorted_fields)
+    assert {name_of(each) for each in fields if type(each) is BigIntegerField} == LARGE
 
 
 def test_every_instant_has_a_longest_or_is_known_to_need_none():
@@ -213,6 +227,52 @@ def test_a_text_waits_no_longer_behind_an_equal_one(run_pass, askable, step, ask
     assert len(askable.texts) == (1 if asked_for else 2)
     run_pass(TUESDAY_NOON + 62 * SECOND, askable)
     assert len(askable.texts) == 2
+
+
+@on_both
+@STEPS
+@pytest.mark.parametrize(("moved", "asked_for"), [("queued", 0), ("sending", 0), ("sending", 50)])
+def test_a_text_that_broke_waits_as_if_it_were_set_aside_now(
+    run_pass, broken, step, moved, asked_for
+):
+    """It was never claimed, because that is what broke. Nor does it go before its send_date."""
+    at = TUESDAY_NOON + asked_for * MINUTE
+    due = {"send_at": at, "first_send_at": at, "expires_at": TUESDAY_NOON + 400 * DAY}
+    message = store(status=Status.SCHEDULED, send_date=at if asked_for else None, **due)
+    broken("message", message, f"NEW.status = '{moved}'")
+    run_pass(TUESDAY_NOON + step)
+    broken.mend()
+    assert not run_pass(TUESDAY_NOON)["sent"]
+    goes_at = max(at, TUESDAY_NOON + SET_ASIDE)
+    assert again(message).send_at == goes_at
+    assert run_pass(goes_at)["sent"] == 1
+
+
+@on_both
+@STEPS
+def test_a_doubt_that_could_not_be_taken_over_waits_no_longer(run_pass, askable, broken, step):
+    """Its scheduler died, and its row broke."""
+    message = held(Status.SENDING, carrier="fake", expires_at=TUESDAY_NOON + 400 * DAY)
+    Heartbeat.delete().execute()
+    broken("attempt", Attempt.get(), "NEW.result = 'unclear'")
+    run_pass(TUESDAY_NOON + step, askable)
+    assert Attempt.get().ask_at > TUESDAY_NOON + step
+    broken.mend()
+    askable.taken.append((NEW_YORK, "Hello"))
+    for minutes in (0, 1, 2):
+        run_pass(TUESDAY_NOON + minutes * MINUTE, askable)
+    assert again(message).status == Status.SENT
+
+
+def test_what_a_person_has_just_approved_can_still_be_undone(run_pass):
+    """It waits for ten seconds, by a clock that was a little ahead."""
+    run_pass(TUESDAY_NOON + MINUTE)
+    message = store(manual_mode=True)
+    approved_at = TUESDAY_NOON + 6 * SECOND
+    not_before = approved_at + 10 * SECOND
+    assert decide_on(message).decide(True, "Ann", approved_at, not_before)
+    run_pass(TUESDAY_NOON)
+    assert again(message).send_at == not_before
 
 
 def test_a_retry_whose_attempt_failed_by_the_right_clock_stays_where_it_is(run_pass):

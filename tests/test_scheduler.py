@@ -537,9 +537,10 @@ def test_what_waits_is_counted_up_to_a_thousand_after_a_pass(run_pass, waiting, 
     """The thread that sends counts it, and a million would take it seconds."""
     store_many(waiting)
     store_many(waiting, approved=False)
-    assert scheduler.line(run_pass(TUESDAY_NOON, carrier=None)) == (
-        f"{told} waiting for approval, {told} waiting for a carrier"
-    )
+    counts = run_pass(TUESDAY_NOON, carrier=None)
+    assert scheduler.line(counts) == (f"{told} waiting for approval, {told} waiting for a carrier")
+    counted = {counts[each] for each in scheduler.WAITS}
+    assert counted == {min(waiting, scheduler.MANY)}
 
 
 def test_the_log_has_a_line_an_event_without_number_or_text(run_pass, carrier, caplog):

@@ -113,6 +113,7 @@ def undone():
 @given(steps=STEPS)
 @example([(0, ("operator", DoNotCall)), (1, ("STOP", None)), (1, ("START", None))])
 @example([(0, ("operator", OptedOut)), (30, ("START", -40)), (1, ("START", -1))])
+@example([(0, ("STOP", None)), (30, ("operator", None)), (1, ("the carrier's STOP", -2))])
 def test_the_lists_are_as_two_flags_would_be(steps):
     with undone():
         lists, now = Lists(), TUESDAY_NOON

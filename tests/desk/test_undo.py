@@ -15,7 +15,7 @@ from texting.access.keys import ApiKey
 from texting.access.limits import parse_recipient_limit
 from texting.carriers import CarrierError
 from texting.events.outbox import Event, EventAddress
-from texting.messages import receipts, waiting
+from texting.messages import doubts, receipts, waiting
 from texting.messages.attempts import Attempt, Result
 from texting.messages.model import Message, Status
 
@@ -145,21 +145,36 @@ def test_what_is_undone_while_a_scheduler_claims_is_sent_or_waits(
 def leave_in_doubt(message):
     unclear = {"carrier": FAKE, "begun_at": TUESDAY_NOON, "result": Result.UNCLEAR}
     Attempt.create(message=message, claim_number=1, **unclear)
-    Message.update(in_doubt=1, status=Status.QUEUED).execute()
+    Message.update(status=Status.QUEUED).execute()
+    doubts.recount([message.id])
 
 
-GONE = {
-    "is being sent right now": lambda m: Message.update(status=Status.SENDING).execute(),
-    "was sent": lambda m: receipts.record_accepted({m.id: None}, TUESDAY_NOON, FAKE),
-    "waits for the carrier": leave_in_doubt,
-}
+def retry_in_doubt(message):
+    Message.update(claim_number=1, claims_before_retry=1).execute()
+    leave_in_doubt(message)
 
 
-@pytest.mark.parametrize("words", GONE)
-def test_an_approved_text_that_may_have_gone_is_not_taken_back(approver, words):
+def begin(message):
+    Message.update(status=Status.SENDING).execute()
+
+
+def take(message):
+    receipts.record_accepted({message.id: None}, TUESDAY_NOON, FAKE)
+
+
+GONE = [
+    (begin, "is being sent right now"),
+    (take, "was sent"),
+    (leave_in_doubt, "waits for the carrier"),
+    (retry_in_doubt, "waits for the carrier"),
+]
+
+
+@pytest.mark.parametrize(("go", "words"), GONE)
+def test_an_approved_text_that_may_have_gone_is_not_taken_back(approver, go, words):
     message = ask()
     approver.press("Approve", message, on="/desk/")
-    GONE[words](message)
+    go(message)
     before, form = columns(message), approver.page.buttons("Undo")
     approver.open()
     assert "1 text approved: +1 212-555-0123" in approver.page.text

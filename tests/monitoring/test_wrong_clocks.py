@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from carrier_servers import HANG
 from databases import on_both, on_postgres
 from fake_carrier import SLOWLY
 from faulty_database import FaultyDatabase
@@ -105,6 +106,19 @@ def test_a_clock_that_is_set_while_a_scheduler_runs_is_noticed_at_once(
         wait_until(lambda: not WrongClock.select().exists())
     due = store(clock.now())
     wait_until(lambda: again(due).status == Status.SENT)
+    assert scheduler.terminate() == 0
+
+
+@on_postgres
+def test_a_scheduler_ends_though_its_clock_is_wrong_and_a_carrier_hangs(
+    schedule, shift, smsgate_server, monkeypatch, clock_of_postgres
+):
+    monkeypatch.setattr(smsgate_server, "take", lambda _: HANG)
+    told = {"PUBLIC_URL": "https://texts.example.com", "SHUTDOWN_TIMEOUT": "1"}
+    scheduler = schedule("--every", "1", CARRIER_URL=smsgate_server.url, **told, **shift.environ)
+    wait_until(lambda: smsgate_server.connections)
+    shift(3600)
+    wait_until(WrongClock.select().exists)
     assert scheduler.terminate() == 0
 
 

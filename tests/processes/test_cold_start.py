@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrier_servers import playing
+from carrier_servers import playing, self_signed
 from kits import KITS, OVER_HTTP
 from kits.webhook import WebhookServer
 from running import ALWAYS, PYTHON, ROOT, Process
@@ -32,6 +32,17 @@ def server(request):
 
 
 @pytest.fixture
+def over_tls(tmp_path, monkeypatch):
+    """The URL of a carrier over TLS, which is told at once where to call back."""
+    context, certificate = self_signed(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    for server in playing(KITS["smsgate"].server):
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        place = f"localhost:{server.server_port}"
+        yield server.url.replace("smsgate+http:", "smsgate:").replace(server.address, place)
+
+
+@pytest.fixture
 def two():
     """Two carriers over HTTP, each for another country."""
     for first in playing(WebhookServer):
@@ -51,11 +62,26 @@ def test_two_carriers_that_connect_at_once_take_their_first_texts(schedule, two)
 
 
 @pytest.mark.slow
-def test_no_module_is_imported_while_the_threads_of_a_carrier_run(database_url, tmp_path, server):
-    store(clock.now())
-    words = [PYTHON, "-c", WATCHING]
-    environ = {"DATABASE_URL": database_url, "CARRIER_URL": server.url} | ALWAYS
-    scheduler = Process(words, tmp_path / "cwd", **environ)
-    assert scheduler.wait() == 0, scheduler.output
-    assert "imported in a thread" not in scheduler.output
-    assert statuses() == {Status.SENT: 1}, scheduler.output
+def test_no_module_is_imported_while_the_threads_of_a_carrier_run(watch_imports, server):
+    watch_imports(server.url)
+
+
+@pytest.mark.slow
+def test_no_module_is_imported_for_an_encrypted_connection_either(watch_imports, over_tls):
+    watch_imports(over_tls, PUBLIC_URL="https://texts.example.com")
+
+
+@pytest.fixture
+def watch_imports(database_url, tmp_path):
+    """Send a text through a carrier in a pass, of whose threads none imports a module."""
+
+    def run(url, **environ):
+        store(clock.now())
+        words = [PYTHON, "-c", WATCHING]
+        own = {"DATABASE_URL": database_url, "CARRIER_URL": url} | ALWAYS | environ
+        scheduler = Process(words, tmp_path / "cwd", **own)
+        assert scheduler.wait() == 0, scheduler.output
+        assert "imported in a thread" not in scheduler.output
+        assert statuses() == {Status.SENT: 1}, scheduler.output
+
+    return run

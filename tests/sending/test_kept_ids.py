@@ -21,6 +21,7 @@ from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND,
 from several_carriers import UNREACHED, NamedCarrier
 from stored_messages import FAKE, SENDER, again, decide_on, held, key_named, store, take_over
 from texting.access.do_not_call import DoNotCall, OptedOut
+from texting.access.keys import ApiKey
 from texting.carriers import CarrierError, Fault, IncomingText, LateAnswer, Receipt, Shown
 from texting.database import db
 from texting.messages import doubts, waiting
@@ -421,6 +422,22 @@ def test_texts_in_doubt_whose_carrier_hangs_leave_half_of_the_places(give, keepi
     assert sum(to == NEW_YORK for _, to, _ in keeping.given[:6]) == 2
 
 
+def test_texts_in_doubt_leave_half_of_the_places_to_what_comes_later(give, keeping):
+    """Their carrier hangs, and no other text was due when they were given."""
+    for _ in range(4):
+        store(in_doubt=1, carrier="fake", in_doubt_since=TUESDAY_NOON - MINUTE)
+    is_given, come = threading.Event(), iter([lambda: store(to=NEIGHBOUR)])
+
+    def hang():
+        next(come, int)()
+        db.close()  # of this thread
+        is_given.wait(3)
+
+    keeping.answers = {NEW_YORK: hang, NEIGHBOUR: is_given.set}
+    give(keeping, None, send_concurrency=2)
+    assert [to for _, to, _ in keeping.given[:2]] == [NEW_YORK, NEIGHBOUR]
+
+
 def test_equal_texts_do_not_wait_for_each_other_where_each_has_its_id(give, keeping):
     messages = [store(), store()]
     assert give(keeping, None)["sent"] == 2
@@ -674,9 +691,13 @@ def test_another_copy_has_an_id_of_its_own_under_another_name_of_the_account(giv
     assert (again(message).status, again(message).carrier_reference) == (Status.SENT, "K1")
 
 
-def test_a_copy_in_doubt_keeps_its_id_under_another_name_of_the_account(give, keeping):
+@pytest.mark.parametrize("is_retried", [False, True])
+def test_a_copy_in_doubt_keeps_its_id_under_another_name_of_the_account(give, keeping, is_retried):
     message = store()
     give(keeping, TOOK)
+    if is_retried:  # by a person, after its time ended in doubt
+        Message.update(status=Status.EXPIRED, finished_at=TUESDAY_NOON + MINUTE).execute()
+        assert decide_on(message).retry(TUESDAY_NOON + MINUTE, 3 * DAY)
     keeping.name = "renamed"
     give(keeping, None, 600)
     assert (again(message).status, list(keeping.kept)) == (Status.SENT, [str(message.id)])
@@ -755,7 +776,17 @@ def expire_now(message, flask, at):
     waiting.expire(at)
 
 
-@pytest.mark.parametrize("decide", [cancel_now, undo_now, stop_now, promote_listed, expire_now])
+def end_its_key(message, flask, at):
+    message.key.pause(at)
+    assert ApiKey.get_by_id(message.key_id).revoke(at)
+    waiting.promote(at)
+    assert waiting.cancel_unresumable(at) == 0
+
+
+DECISIONS = cancel_now, undo_now, stop_now, promote_listed, expire_now, end_its_key
+
+
+@pytest.mark.parametrize("decide", DECISIONS)
 def test_a_retried_text_is_still_in_doubt_whatever_is_decided(
     give, telling, retried_in_doubt, flask, decide
 ):
@@ -765,6 +796,19 @@ def test_a_retried_text_is_still_in_doubt_whatever_is_decided(
     give(telling, None, 150)
     give(telling, None, 300)
     assert (again(retried_in_doubt).status, len(telling.kept)) == (Status.SENT, 1)
+
+
+@pytest.mark.parametrize("why", WHYS)
+def test_a_retried_text_that_may_go_no_more_ends_and_may_be_there(give, keeping, why):
+    message = store(check_dnc=True)
+    give(keeping, TOOK)
+    Message.update(status=Status.EXPIRED, finished_at=TUESDAY_NOON + MINUTE).execute()
+    assert decide_on(message).retry(TUESDAY_NOON + MINUTE, 3 * DAY) == [message.id]
+    why(message)
+    for seconds in (120, 180):
+        give(keeping, None, seconds)
+    assert (again(message).status, len(keeping.given)) == (WHYS[why], 1)
+    assert MAY_HAVE_TAKEN_IT in (again(message).last_error or "")
 
 
 def test_a_retried_text_that_was_cancelled_in_doubt_can_be_undone(retried_in_doubt):

@@ -491,6 +491,8 @@ def test_an_unexpected_error_of_a_question_is_told_and_it_is_asked_again(run_pas
     assert CarrierState.get_by_id("fake").trouble == str(DOWN)
     assert "carrier fake hit an unexpected ImportError while being asked" in errors(caplog)
     assert "s3cret" not in caplog.text
+    run_pass(TUESDAY_NOON + 6 * SECOND, checked)
+    assert checked.checks == 1, "not before a longer pause is over"
     checked.health = None
     assert run_pass(TUESDAY_NOON + 5 * MINUTE, checked)["sent"] == 1
     assert checked.checks == 2

@@ -36,15 +36,19 @@ def breaks(table, row, when, change="UPDATE"):
 
 @pytest.fixture
 def broken(database_url):
-    """Break rows until the test ends: the tables are emptied, and not made anew."""
+    """Break rows until `broken.mend()`, or the test ends: the tables are not made anew."""
     mended = []
 
     def break_row(*arguments):
         mended.append(breaks(*arguments))
 
+    def mend():
+        while mended:
+            mended.pop()()
+
+    break_row.mend = mend
     yield break_row
-    for mend in mended:
-        mend()
+    mend()
 
 
 def unreadable(table, row):

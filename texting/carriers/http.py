@@ -19,6 +19,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
+import certifi
+
 from texting.carriers import (
     CONNECT_TIMEOUT,
     Carrier,
@@ -97,7 +99,9 @@ class HttpCarrier(Carrier):
         self._served_until = 0.0  # by time.monotonic()
 
     def load(self) -> None:
-        importlib.import_module("encodings.idna")  # the socket module imports it for a host name
+        for module in ("encodings.idna", "encodings.punycode"):  # by socket, for a host name
+            importlib.import_module(module)
+        certifi.where()  # imports modules when it is first called
 
     @contextmanager
     def session(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ from operator import itemgetter
 from texting import recipients
 from texting.access.rules import Rules
 from texting.carriers.alphabets import costly
+from texting.carriers.lanes import Lane
 from texting.desk.words import ago, counted, date_and_time, international, named
 from texting.messages.attempts import Attempt, Result
 from texting.messages.model import RETRYABLE, WAITING, Message, Status
@@ -129,7 +130,8 @@ class Entry:
         if message.to is None:  # redacted, so it is never sent
             return 0
         if action == "approve":
-            waits = message.approved and message.status in WAITING and not message.in_doubt
+            is_in_doubt = Lane.read(message.lane).doubts  # maybe from before a retry
+            waits = message.approved and message.status in WAITING and not is_in_doubt
             stays = (self.forecast[0] - self.now) // timedelta(seconds=1) if waits else 0
             return min(shown_for, stays)
         return shown_for if message.status == Status.CANCELLED or message.is_withdrawn else 0

@@ -207,7 +207,10 @@ class Attempt(Table):
                 return changed
         ask = cls.update(ask_at=now + LISTED_WITHIN)
         ahead = cls.ask_at > now + LISTED_WITHIN + SKEW
-        return cls._change_some(ask, IS_ASKED_ABOUT, ahead) or super().date_back(now)
+        for waits in (IS_ASKED_ABOUT, IS_ORPHANED):  # the latter if it could not be taken over
+            if changed := cls._change_some(ask, waits, ahead):
+                return changed
+        return super().date_back(now)
 
     @classmethod
     def _key_of_batches(cls):

@@ -208,19 +208,30 @@ class Message(Table):
         """Make queued messages due by now, and date back the rest as in any table.
 
         A retry waits as long as if the last attempt had failed now, and what waits behind an equal
-        text is judged now. Neither goes before its send_date.
+        text is judged now. What broke, and was never claimed, waits as if it were set aside now.
+        None goes before its send_date.
         """
-        begins, as_stored = fn.COALESCE(cls.send_date, 0), cls.send_at.db_value(now)
-        delayed = cls.send_at - cls.last_error_at + Value(as_stored, converter=False)
-        is_put_off = (cls.claim_number > cls.claims_before_retry) & cls.due_since.is_null()
-        is_put_off &= has_status(Status.SCHEDULED) & (cls.send_at > begins)
-        at_begin = Case(None, [(begins > as_stored, begins)], Value(as_stored, converter=False))
-        retry = {"send_at": Case(None, [(begins > delayed, begins)], delayed), "last_error_at": now}
+        begins = fn.COALESCE(cls.send_date, 0)
+        at_once, later = (
+            Value(cls.send_at.db_value(at), converter=False) for at in (now, now + SET_ASIDE)
+        )
+
+        def put_off_to(at, **more):
+            return cls.update(send_at=Case(None, [(begins > at, begins)], at), **more)
+
+        delayed = cls.send_at - cls.last_error_at + at_once
+        retry = put_off_to(delayed, last_error_at=now)
         is_retry = IS_RETRYING & has_status(Status.SCHEDULED)
+        is_put_off = has_status(Status.SCHEDULED) & (cls.send_at > begins) & cls.due_since.is_null()
+        was_claimed = cls.claim_number > cls.claims_before_retry
+        was_moved = cls.send_at > cls.first_send_at
+        ahead, far_ahead = cls.send_at > now + SKEW, cls.send_at > now + SET_ASIDE + SKEW
+        change = cls._change_some
         return (
-            cls._change_some(cls.update(send_at=now), IS_SENDABLE, cls.send_at > now + SKEW)
-            or cls._change_some(cls.update(retry), is_retry, cls.last_error_at > now + SKEW)
-            or cls._change_some(cls.update(send_at=at_begin), is_put_off, cls.send_at > now + SKEW)
+            change(cls.update(send_at=now), IS_SENDABLE, ahead)
+            or change(retry, is_retry, cls.last_error_at > now + SKEW)
+            or change(put_off_to(at_once), is_put_off, was_claimed, ahead)
+            or change(put_off_to(later), is_put_off, was_moved, far_ahead)
             or super().date_back(now)
         )
 

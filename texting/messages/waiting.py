@@ -123,7 +123,7 @@ def cancel_unresumable(now: datetime) -> int:
     They were being sent then, or a person has let them wait again since.
     """
     stopped = ApiKey.paused().where(SQL("revoked_at IS NOT NULL"))
-    stuck = IS_SENDABLE & (Message.in_doubt == 0) & Message.key.in_(stopped)
+    stuck = IS_SENDABLE & ~Attempt.in_doubt() & Message.key.in_(stopped)
     cancel = Message.update(status=Status.CANCELLED, cancelled_by="shell", finished_at=now)
     return len(_change_due(cancel, Message.select(Message.id).where(stuck), IS_SENDABLE, now))
 

@@ -96,28 +96,29 @@ def judge(
     `opted_out` says whether its number, on the Do Not Call list, opted out by itself; None if it is
     not on the list. `has_equal` says that an equal text to its number is being sent, or in doubt: a
     carrier that is asked about that one could not tell them apart. `again` says that the carrier
-    keeps its id: it is no further copy.
+    keeps its id: it is no further copy, and in doubt, maybe from before a person retried it.
     """
+    in_doubt = message.in_doubt or again
     if message.cancelled_by:
-        return _kept_back(message, Status.CANCELLED)
+        return _kept_back(in_doubt, Status.CANCELLED)
     is_kept_off = opted_out is not None and terms.key.keeps_off(message.check_dnc, opted_out)
     if is_kept_off and not message.auto_reply_to:
-        return _kept_back(message, Status.BLOCKED)
+        return _kept_back(in_doubt, Status.BLOCKED)
     if message.is_too_late(now):
-        return _kept_back(message, Status.EXPIRED)
+        return _kept_back(in_doubt, Status.EXPIRED)
     if message.in_doubt > 1 and not again:
         words = "given to the carrier twice without an answer"
         return Outcome(Status.FAILED, _perhaps_taken(words, True))
     if message.auto_reply_to:
         is_tried = message.in_doubt and not again
-        return _kept_back(message, Status.FAILED) if is_tried else None
+        return _kept_back(in_doubt, Status.FAILED) if is_tried else None
     if not terms.key.allow(message.country):
         words = f"texts to {recipients.country_name(message.country)} are not allowed"
-        return Outcome(Status.FAILED, _perhaps_taken(words, message.in_doubt))
+        return Outcome(Status.FAILED, _perhaps_taken(words, in_doubt))
     try:
         postponed = _postponed(message, terms, now)
     except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
-        return Outcome(Status.FAILED, _perhaps_taken(f"the number {error}", message.in_doubt))
+        return Outcome(Status.FAILED, _perhaps_taken(f"the number {error}", in_doubt))
     if postponed is None and has_equal and terms.settles_doubts:
         return Outcome(Status.SCHEDULED, send_at=now + EQUAL_TEXT_DELAY, waits_for="an equal text")
     return postponed
@@ -126,7 +127,7 @@ def judge(
 def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None:
     """Return what becomes of a message judged a while ago; None if it may still go."""
     if message.is_too_late(now):
-        return _kept_back(message, Status.EXPIRED)
+        return _kept_back(message.in_doubt, Status.EXPIRED)
     if terms.key.quiet.are_none or message.auto_reply_to:
         return None
     recipient = recipients.find(message.to, terms.residence)
@@ -163,9 +164,9 @@ def waits_until(
     return hours.next_opening(recipient.clocks, now)
 
 
-def _kept_back(message, status):
+def _kept_back(in_doubt, status):
     """Return the outcome of a message that is not sent or, if in doubt, not sent again."""
-    return Outcome(status, UNANSWERED if message.in_doubt else None)
+    return Outcome(status, UNANSWERED if in_doubt else None)
 
 
 def leaves_at(
@@ -274,7 +275,7 @@ def after_no_answer(message: Message, terms: Terms, now: datetime) -> Outcome | 
     this ends when it expires.
     """
     if terms.are_several and message.is_too_late(now):
-        return _kept_back(message, Status.CANCELLED if message.cancelled_by else Status.EXPIRED)
+        return _kept_back(True, Status.CANCELLED if message.cancelled_by else Status.EXPIRED)
     return None
 
 
@@ -306,9 +307,9 @@ def not_taken(message: Message, deaths: int, otherwise: Outcome | None = None) -
     `otherwise` is why it was not given again.
     """
     if message.cancelled_by:
-        return _kept_back(message, Status.CANCELLED)
+        return _kept_back(message.in_doubt, Status.CANCELLED)
     if otherwise and otherwise.status in (Status.BLOCKED, Status.EXPIRED):
-        return _kept_back(message, otherwise.status)
+        return _kept_back(message.in_doubt, otherwise.status)
     if message.attempts > message.max_retries:
         words = "the carrier gave no answer, and has not taken it"
         return Outcome(Status.FAILED, _perhaps_taken(words, message.in_doubt))

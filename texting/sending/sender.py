@@ -95,10 +95,14 @@ class Sender:
         self.resumes_at = math.inf  # when a pause ends, by the monotonic clock, if that is known
 
     @property
+    def has_texts(self) -> bool:
+        """Whether answers about texts are awaited, or to be recorded."""
+        return bool(self.sends.under_way or self.recorder.unrecorded)
+
+    @property
     def is_busy(self) -> bool:
-        """Whether answers of the carrier are awaited, or to be recorded."""
-        recorder, asked = self.recorder, self.watch.asked or self.reports.is_waiting
-        return bool(self.sends.under_way or recorder.unrecorded or asked)
+        """Whether any answers of the carrier are awaited, or to be recorded."""
+        return bool(self.has_texts or self.watch.asked or self.reports.is_waiting)
 
     @property
     def waits(self) -> bool:
@@ -128,8 +132,8 @@ class Sender:
         claimed, ready = 0, []
         if may_claim and (room := room - len(questions)):
             claimed, ready = self.retry(self.claim, room)
-        whose_turn = permission is Permission.PROBE or (room and self.sends.asked_last)
-        if whose_turn and not (ready or questions):
+        is_questions_turn = permission is Permission.PROBE or (room and self.sends.take_turns)
+        if is_questions_turn and not (ready or questions):
             questions = self.retry(self.questions.ask, 1)
         for send in (*questions, *ready):
             self.sends.begin(send)

@@ -115,13 +115,18 @@ class Sends:
         return max(0, self.most - len(self.under_way))
 
     @property
+    def take_turns(self) -> bool:
+        """Whether questions and texts take turns, because there is one place."""
+        return self.size == 1
+
+    @property
     def room_to_ask(self) -> int:
         """Return how many more questions may begin: half of all at once, so that texts go, too.
 
-        With one place, questions and texts take turns.
+        A text may come while they are under way, and their carrier may take its time.
         """
         asking = sum(send.asking for send in self.under_way.values())
-        return max(0, (self.size // 2 or 1 - self.asked_last) - asking)
+        return max(0, (not self.asked_last if self.take_turns else self.size // 2) - asking)
 
     def try_all_threads(self) -> None:
         """Allow all sends at once again, after threads could not be started."""
