@@ -18,14 +18,13 @@ SELECT id, role, limits, recipient_limit, paused_at, revoked_at FROM api_key
 WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id
 
 -- stored_before: Find the messages with these idempotency keys, or their digests once redacted.
-SELECT key_id, each.name AS idempotency_key, response, request_digest
-FROM (
-    SELECT json_extract(value, '$.key') AS key, json_extract(value, '$.name') AS name,
-        json_extract(value, '$.digest') AS digest
-    FROM json_each(:rows)
-) AS each CROSS JOIN message ON key_id = each.key AND idempotency_key = each.name
-    OR key_id = each.key AND idempotency_key IS NULL AND idempotency_digest IS NOT NULL
-    AND idempotency_digest = each.digest
+SELECT key_id, idempotency_key, response, request_digest
+FROM json_each(:rows) CROSS JOIN message INDEXED BY message_idempotency
+WHERE key_id = json_extract(value, '$.key') AND idempotency_key = json_extract(value, '$.name')
+UNION ALL SELECT key_id, json_extract(value, '$.name'), response, request_digest
+FROM json_each(:rows) CROSS JOIN message INDEXED BY message_forgotten
+WHERE key_id = json_extract(value, '$.key') AND idempotency_key IS NULL
+    AND idempotency_digest IS NOT NULL AND idempotency_digest = json_extract(value, '$.digest')
 
 -- listed: Find which of these numbers are on the Do Not Call list, and whether they opted out.
 SELECT number, true AS opted_out FROM opt_out
