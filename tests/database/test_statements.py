@@ -25,6 +25,14 @@ EXAMPLES = {  # the values of each, and the columns that it returns
         {"message_id", "claim_number", "result"},
     ),
     "is_any_due": ({"at": NOW}, {"is_due"}),
+    "hold_keys": (
+        {"ids": array([1])},
+        {"id", "role", "limits", "recipient_limit", "paused_at", "revoked_at"},
+    ),
+    "stored_before": (
+        {"rows": array([{"key": 1, "name": "order", "digest": "a"}])},
+        {"key_id", "idempotency_key", "response", "request_digest"},
+    ),
     "listed": ({"numbers": array([NEW_YORK])}, {"number", "opted_out"}),
     "begin_attempts": (
         {"rows": array([]), "carrier": FAKE, "sender": ID, "now": NOW},

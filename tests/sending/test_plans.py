@@ -12,7 +12,7 @@ from stored_messages import key_named, store, store_many
 from texting.access.keys import ApiKey, Role
 from texting.carriers import IncomingText, Part
 from texting.database import clock, db
-from texting.messages import doubts, receipts
+from texting.messages import doubts, receipts, storing
 from texting.messages.attempts import IS_ASKED_ABOUT, IS_UNDER_WAY, Attempt
 from texting.messages.model import Message, Status, has_status
 from texting.replies import inbound, inbox
@@ -258,6 +258,15 @@ def test_an_answer_looks_at_no_earlier_texts_that_the_carrier_called_the_same(da
         called = {"carrier": "fake", "carrier_reference": "ok"}
         store_many(earlier, status=Status.SENT, finished_at=TUESDAY_NOON, **called)
         taken.append(steps(accept("ok")))
+    assert taken[1] < 2 * taken[0]
+
+
+@on_sqlite
+def test_a_repeated_request_looks_at_none_of_its_keys_other_texts(database_url):
+    taken, key = [], key_named("a")
+    for more in (20, 2000):
+        store_many(more, key=key)
+        taken.append(steps(lambda: storing.stored_before(key.id, "order", "a digest")))
     assert taken[1] < 2 * taken[0]
 
 

@@ -321,7 +321,13 @@ class _Connection(http.client.HTTPConnection):
         if self.sock is None:
             self.connect()
         self.sock.settimeout(self._answer_timeout)
+        self._pieces = []
         super().request(*arguments)
+        self.sock.sendall(b"".join(self._pieces))
+
+    def send(self, data):
+        """Keep a piece of a request: to send its head and its body together costs half."""
+        self._pieces.append(data)
 
     def is_open(self):
         """Return whether it can be used: TLS' own messages, like session tickets, are no answer."""

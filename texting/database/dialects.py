@@ -32,13 +32,6 @@ class SqliteDialect:
         """Return a query that also locks the rows that it finds, until the transaction ends."""
         return rows
 
-    def hold_rows(self, rows: Select) -> Select:
-        """Return a query that keeps the rows that it finds from `lock_rows` until then.
-
-        They can be changed meanwhile, and others can hold them as well.
-        """
-        return rows
-
     def in_batch(self, key: Field, batch: Select) -> Expression:
         """Return the condition that a key is in a batch, whose rows are locked.
 
@@ -119,9 +112,6 @@ class PostgresDialect:
 
     def lock_rows(self, rows: Select) -> Select:
         return rows.for_update()
-
-    def hold_rows(self, rows: Select) -> Select:
-        return rows.for_update("FOR KEY SHARE")
 
     def in_batch(self, key: Field, batch: Select) -> Expression:
         """Use an array, or the planner may run the query twice and lock two batches."""

@@ -15,6 +15,24 @@ WHERE sender = CAST(:sender AS uuid) AND carrier = :carrier
 -- is_any_due: Find whether a message that was due by an instant may be sent.
 SELECT true AS is_due FROM message WHERE status IN ('queued') AND approved AND send_at <= :at LIMIT 1
 
+-- hold_keys: Read the keys of new texts; let nobody lock them before the transaction ends.
+SELECT id, role, limits, recipient_limit, paused_at, revoked_at FROM api_key
+WHERE id = ANY(ARRAY(
+    SELECT CAST(value AS integer) FROM json_array_elements_text(CAST(:ids AS json)) AS each(value)
+))
+ORDER BY id FOR KEY SHARE
+
+-- stored_before: Find the messages with these idempotency keys, or their digests once redacted.
+SELECT key_id, each.name AS idempotency_key, response, request_digest
+FROM json_to_recordset(CAST(:rows AS json)) AS each(key integer, name text, digest text)
+CROSS JOIN LATERAL (
+    SELECT key_id, response, request_digest FROM message
+    WHERE key_id = each.key AND idempotency_key = each.name
+    UNION ALL SELECT key_id, response, request_digest FROM message
+    WHERE key_id = each.key AND idempotency_key IS NULL AND idempotency_digest IS NOT NULL
+        AND idempotency_digest = each.digest
+) AS found
+
 -- listed: Find which of these numbers are on the Do Not Call list, and whether they opted out.
 SELECT number, true AS opted_out FROM opt_out
 WHERE number = ANY(ARRAY(SELECT json_array_elements_text(CAST(:numbers AS json))))

@@ -13,6 +13,19 @@ SELECT message_id, claim_number, result FROM attempt WHERE sender = :sender AND 
 -- is_any_due: Find whether a message that was due by an instant may be sent.
 SELECT true AS is_due FROM message WHERE status IN ('queued') AND approved AND send_at <= :at LIMIT 1
 
+-- hold_keys: Read the keys of new texts; let nobody lock them before the transaction ends.
+SELECT id, role, limits, recipient_limit, paused_at, revoked_at FROM api_key
+WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id
+
+-- stored_before: Find the messages with these idempotency keys, or their digests once redacted.
+SELECT key_id, idempotency_key, response, request_digest
+FROM json_each(:rows) CROSS JOIN message INDEXED BY message_idempotency
+WHERE key_id = json_extract(value, '$.key') AND idempotency_key = json_extract(value, '$.name')
+UNION ALL SELECT key_id, json_extract(value, '$.name'), response, request_digest
+FROM json_each(:rows) CROSS JOIN message INDEXED BY message_forgotten
+WHERE key_id = json_extract(value, '$.key') AND idempotency_key IS NULL
+    AND idempotency_digest IS NOT NULL AND idempotency_digest = json_extract(value, '$.digest')
+
 -- listed: Find which of these numbers are on the Do Not Call list, and whether they opted out.
 SELECT number, true AS opted_out FROM opt_out
 WHERE number IN (SELECT value FROM json_each(:numbers))

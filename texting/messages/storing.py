@@ -6,18 +6,17 @@ own outcome, the same as if it had been stored alone.
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
 
 from texting.access import do_not_call
 from texting.access.keys import ApiKey
 from texting.access.limits import KeyUse, lock_numbers
 from texting.access.texted_countries import KeyCountry
 from texting.database import db
+from texting.database.statements import array, statement
 from texting.messages import admission
 from texting.messages.admission import Decision, NewMessage, Request
 from texting.messages.inserts import Inserts
-from texting.messages.model import IS_FORGOTTEN, Message, accepted_to
+from texting.messages.model import Message, accepted_to
 
 UNLESS_TAKEN = (
     "ON CONFLICT (key_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
@@ -66,13 +65,7 @@ def stored_before(key: int, idempotency_key: str, digest: str) -> Message | None
 
     `digest` is the idempotency key's, by which it is known once the message is redacted.
     """
-    return Message.get_or_none(_is_named(key, idempotency_key, digest))
-
-
-def _is_named(key, idempotency_key, digest):
-    """Match a message by either of two indexes."""
-    by_name = (Message.key == key) & (Message.idempotency_key == idempotency_key)
-    return by_name | (Message.key == key) & IS_FORGOTTEN & (Message.idempotency_digest == digest)
+    return _earlier({(key, idempotency_key, digest)}).get((key, idempotency_key))
 
 
 # Reading and writing
@@ -84,10 +77,9 @@ def _read(requests):
     Repeats are read last, so that an original that has just used up a limit is found.
     """
     messages = [request.message for request in requests]
-    columns = (ApiKey.id, ApiKey.role, ApiKey.limits, ApiKey.recipient_limit)
-    columns += (ApiKey.paused_at, ApiKey.revoked_at)
-    keys = ApiKey.select(*columns).where(ApiKey.id.in_({message.key for message in messages}))
-    keys = db.hold_rows(keys.order_by(ApiKey.id))  # until the messages can be cancelled
+    # Keys are held until the messages can be cancelled
+    sql, values = statement("hold_keys", ids=array({message.key for message in messages}))
+    keys = ApiKey.raw(sql, *values)
     known = admission.Known({k.id: k for k in keys}, {}, {}, {}, Counter(), Counter(), {}, {})
     known.accepted_at.update(_accepted_to(requests, known))
     known.listed.update(do_not_call.listed({message.to for message in messages}))
@@ -96,7 +88,8 @@ def _read(requests):
         limits = known.key_limits(request)
         known.most.update({each.window_of(key, second): each.number for each in limits})
     known.used.update(KeyUse.of(known.most))
-    known.earlier.update(_earlier([message for message in messages if message.unique_key]))
+    names = {(*m.unique_key, m.idempotency_digest) for m in messages if m.unique_key}
+    known.earlier.update(_earlier(names) if names else {})
     return known
 
 
@@ -112,21 +105,11 @@ def _accepted_to(requests, known):
     return accepted_at
 
 
-def _earlier(messages):
-    """Return those stored before with the idempotency keys of these, by key and idempotency key."""
-    if not messages:
-        return {}
-    names = {(m.key, m.idempotency_key, m.idempotency_digest) for m in messages}
-    named = (_is_named(*each) for each in names)
-    columns = Message.key, Message.idempotency_key, Message.response, Message.request_digest
-    found = list(Message.select(*columns, Message.idempotency_digest).where(reduce(or_, named)))
-    by_name = {(each.key_id, each.idempotency_key): each for each in found}
-    by_digest = {(m.key_id, m.idempotency_digest): m for m in found if not m.idempotency_key}
-    earlier = {
-        (key, name): by_name.get((key, name)) or by_digest.get((key, digest))
-        for key, name, digest in names
-    }
-    return {unique_key: message for unique_key, message in earlier.items() if message}
+def _earlier(names):
+    """Return the messages stored before with these, by key and idempotency key."""
+    rows = [dict(zip(("key", "name", "digest"), each, strict=True)) for each in names]
+    sql, values = statement("stored_before", rows=array(rows))
+    return {(each.key_id, each.idempotency_key): each for each in Message.raw(sql, *values)}
 
 
 def _insert(messages):

@@ -160,6 +160,8 @@ class CarrierState(Table):
 
         With `now`, leave out those whose pause is over: they are due to be tried.
         """
+        if not names:
+            return set()
         is_paused = cls.retry_at > now if now else cls.retry_at.is_null(False)
         paused = cls.select().where(cls.name.in_(names), is_paused)
         return {state.name for state in paused if in_trouble(state)}
@@ -168,7 +170,7 @@ class CarrierState(Table):
     def stand_in(cls, name: str) -> str | None:
         """Return the first carrier that takes the place of this one in trouble, if any."""
         names = (cls.get_by_id(name).stand_ins or "").split()
-        trouble = cls.in_trouble(names) if names else ()
+        trouble = cls.in_trouble(names)
         return next((each for each in names if each not in trouble), None)
 
     def permission(self, now: datetime, sender: UUID) -> Permission:

@@ -109,6 +109,8 @@ class Recorder:
 
     def interpreted(self, answer: Answer, now: datetime) -> Answer:
         """Return an answer with the error that counts, or unchanged if that cannot be told."""
+        if not isinstance(answer.error, CarrierError):
+            return answer
         with skip_on_error(log, f"the answer to message {answer.send.message.id} stays as it is"):
             return self.retry(self.interpret, answer, now)
         return answer
@@ -121,8 +123,6 @@ class Recorder:
         accepted another since.
         """
         send, error = answer.send, answer.error
-        if not isinstance(error, CarrierError):
-            return answer
         if error.no_route and self.others(send):
             return answer._replace(error=CarrierError(error.reason, no_route=True))
         accepted_at = self.watch.state.last_accepted_at

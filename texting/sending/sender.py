@@ -259,7 +259,7 @@ class Sender:
         is_look_due = self.clock.monotonic() >= self.refresh_at or not self.sends.under_way
         if is_look_due and routes.are_several:
             self.trouble = CarrierState.in_trouble(routes.names)
-            self.paused = CarrierState.in_trouble(routes.names, self.clock.now())
+            self.paused = CarrierState.in_trouble(self.trouble, self.clock.now())
         trouble, paused = self.trouble, self.trouble & (self.paused | self.without_probe)
 
         def may_take(lane, key):
