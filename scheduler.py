@@ -74,7 +74,7 @@ class Scheduler:
         self.pulse, self.ended = Pulse(runtime.clock), runtime.make_queue()
         self.counts = Counter()  # since the end of the last pass
         simulator = carriers.connect("simulator:", name=TESTERS)
-        common = self.stop, self.pulse, self.ended, self.retry, self.clock_was_set, runtime
+        common = self.stop, self.pulse, self.ended, self.retry, self.clock_may_be_wrong, runtime
         shared = Shared(settings, self.routes, *common, self.counts)
         self.senders = [Sender(each, shared) for each in (*connected, simulator)]
         self.tend_at = self.step_at = 0  # by the monotonic clock
@@ -172,7 +172,7 @@ class Scheduler:
             return self.is_busy
         waits = may_claim and any(sender.waits for sender in self.senders)
         goes_on = made_progress or waits or self.suspects_death or bool(self.chores)
-        return goes_on or self.clock_was_set()
+        return goes_on or self.clock_may_be_wrong()
 
     def hold(self) -> bool:
         """Only record answers about texts; return whether more are awaited."""
@@ -181,9 +181,9 @@ class Scheduler:
         self.step_at = self.clock.monotonic() + LOOK_EVERY
         return any(sender.has_texts for sender in self.senders)
 
-    def clock_was_set(self) -> bool:
-        """Return whether the clock was set since it was compared."""
-        return self.clocks.was_set()
+    def clock_may_be_wrong(self) -> bool:
+        """Return whether the clock was set since it was compared with the database's."""
+        return self.clocks.may_be_wrong()
 
     def may_claim(self) -> bool:
         """Return whether to claim texts: a single pass leaves newer ones to the next."""

@@ -150,7 +150,7 @@ class ClockWatch:
     ):
         self.process, self.who = uuid.uuid4(), f"the {program} on {socket.gethostname()}"
         self.carriers, self.sends, self.lasts = carriers, sends, lasts
-        self.is_wrong = False  # by the database's
+        self.is_wrong = self.has_other = False  # by the database's; whether that has one
         self._compared_at = None  # by the wall clock and the monotonic clock
         self._told = None  # the Reading that is stored
 
@@ -162,17 +162,18 @@ class ClockWatch:
 
     def _is_due(self):
         at = self._compared_at
-        return at is None or time.monotonic() - at[1] >= COMPARE_EVERY or self.was_set()
+        return at is None or time.monotonic() - at[1] >= COMPARE_EVERY or was_set_since(*at)
 
-    def was_set(self) -> bool:
-        """Return whether the clock was set since it was compared, so that it may be wrong."""
-        return self._compared_at is not None and was_set_since(*self._compared_at)
+    def may_be_wrong(self) -> bool:
+        """Return whether the clock was set since it was compared with the database's."""
+        return self.has_other and was_set_since(*self._compared_at)
 
     def compare(self) -> None:
         """Compare the clock with all others; store and log what is wrong, or is so no more."""
         found = against_database()
         self._compared_at = clock.now().timestamp(), time.monotonic()
-        self.is_wrong = found is not None and found.is_wrong
+        self.has_other = found is not None
+        self.is_wrong = self.has_other and found.is_wrong
         all_found = [each for each in (found, *map(against_carrier, self.carriers)) if each]
         self._tell(next((each for each in all_found if each.is_wrong), None))
         self._end_what_was_told({each.against for each in all_found if not each.is_wrong})

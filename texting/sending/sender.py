@@ -56,7 +56,7 @@ class Shared:
     pulse: Pulse
     ended: Ended
     retry: Callable  # calls what needs the database until it is back
-    clock_was_set: Callable[[], bool]  # since it was compared with others
+    clock_may_be_wrong: Callable[[], bool]
     runtime: Runtime
     counts: Counter  # of what happened to messages
     # Carriers in trouble whose pause is over, but that can take no more texts now
@@ -83,7 +83,7 @@ class Sender:
         self.recorder = QuestionRecorder(self.terms, self.watch, routes, shared.counts, retry)
         self.reports = ReportRecorder(carrier, ReplyRules.of(settings, self.name), self.watch)
         self.questions = Questions(self)
-        self.clock_was_set = shared.clock_was_set
+        self.clock_may_be_wrong = shared.clock_may_be_wrong
         self.turns, self.without_probe = Turns(routes), shared.without_probe
         # When to read keys, lanes and carriers in trouble again, by the monotonic clock
         self.refresh_at = 0
@@ -204,7 +204,7 @@ class Sender:
     def claim_by(self, claim: Callable, *arguments: Any) -> tuple[int, list[Send]]:
         """Claim messages by a function, and judge them in the same transaction."""
         now, before = self.clock.now(), self.pulse.moment()
-        if self.clock_was_set():  # nothing is judged by a clock that may be wrong
+        if self.clock_may_be_wrong():  # nothing is judged by it
             return 0, []
         with db.atomic():
             if not self.pulse.beat_in_transaction():
