@@ -119,6 +119,7 @@ class Scheduler:
                 self.clocks.compare()
             self.close()
         except database.ERRORS as error:
+            database.disconnect()
             log.error("receipts are lost: the database: %s", database.reason(error))
             status = 1
         return status if every is None else 0

@@ -42,7 +42,7 @@ from stored_messages import (
 from texting import database, recipients
 from texting.access import do_not_call
 from texting.access.do_not_call import DoNotCall, OptedOut
-from texting.carriers import CarrierError, Fault
+from texting.carriers import CarrierError, Fault, Receipt
 from texting.messages import receipts, waiting
 from texting.messages.attempts import Attempt
 from texting.messages.heartbeat import Heartbeat
@@ -372,6 +372,22 @@ def test_a_sender_that_is_only_slow_beats_on(settings, carrier, monkeypatch):
 @pytest.fixture
 def faulty(database_url, monkeypatch):
     return FaultyDatabase(monkeypatch)
+
+
+@on_both
+def test_a_pass_whose_end_fails_leaves_no_transaction_open(settings, carrier, faulty, monkeypatch):
+    """A session delivers a receipt as it is closed; neither can what is begun be rolled back."""
+    number, said = 0, []
+    monkeypatch.setattr(carrier, "close", lambda: said.append(Receipt("R", True)))
+    monkeypatch.setattr(carrier, "received", lambda: [said.pop()] if said else [])
+    while faulty.statements >= number:
+        number += 1
+        faulty.statements, faulty.fails = 0, range(number, number + 2).__contains__
+        Scheduler(settings, carrier).run(None, print)
+        faulty.fails = (0,).__contains__
+        with database.db.transaction():
+            pass
+    assert number > 20
 
 
 @pytest.fixture
