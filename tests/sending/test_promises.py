@@ -950,6 +950,8 @@ class Promises(RuleBasedStateMachine):
         self.ask_for(1)
         self.make_pass(0, 0, [LOST])
         self.make_pass(0, 70, [YES])
+        if self.carrier.keeps_ids and not self.others:
+            assert Message.get().status in TAKEN, "it is given again, or looked up"
 
     def early_receipt(self, fate):
         """A receipt comes before its text's acceptance is recorded."""
