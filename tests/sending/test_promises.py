@@ -471,12 +471,13 @@ ORDERS = {
 
 
 SCENES = (
-    *("nothing_yet", "pause_is_lengthened", "doubt_is_settled_in_pause", "doubt_goes_first"),
-    *("outage", "jump_beside_living", "death_beside_long_pass", "doubts_are_retried", "help"),
+    *("nothing_yet", "pause_is_lengthened", "probe_is_heard_late", "doubt_is_settled_in_pause"),
+    *("doubt_goes_first", "outage", "jump_beside_living", "death_beside_long_pass", "help"),
     *("doubt_beside_equal", "life_after_death", "late_no", "late_thread", "cancelled_in_doubt"),
     *("send_date_at_night", "early_receipt", "late_in_list", "fast_clock"),
     *("claim_unheard", "burst_of_receipts", "many_at_once", "rate", "second_thoughts"),
     *("slow_connection", "claim_heard_late", "judged_long_ago", "doubt_after_equal"),
+    "doubts_are_retried",
 )
 
 
@@ -866,6 +867,16 @@ class Promises(RuleBasedStateMachine):
                 self.go_on(0, "too fast")
         self.go_on(1)
         for answer in (fate, YES):
+            self.go_on(0, answer)
+
+    def probe_is_heard_late(self, fate):
+        """The answer to the text that goes first after a pause comes in the next pause."""
+        self.ask_for(6)
+        self.make_pass(0, 0, ["too fast"])
+        self.make_pass(1, 70, [YES], GIVEN)
+        self.make_pass(0, 70, ["too fast"])
+        self.go_on(1)
+        for answer in (YES, fate):
             self.go_on(0, answer)
 
     def doubt_is_settled_in_pause(self, fate):
