@@ -864,7 +864,7 @@ class Promises(RuleBasedStateMachine):
         self.go_on(0)
         for _ in range(15):
             if self.first is None:  # the text that goes first
-                self.go_on(0, "too fast")
+                self.go_on(0, "too fast", 5)
         self.go_on(1)
         for answer in (fate, YES):
             self.go_on(0, answer)
