@@ -74,15 +74,14 @@ class Scheduler:
         self.pulse, self.ended = Pulse(runtime.clock), runtime.make_queue()
         self.counts = Counter()  # since the end of the last pass
         simulator = carriers.connect("simulator:", name=TESTERS)
-        common = self.stop, self.pulse, self.ended, self.retry, self.clock_may_be_wrong, runtime
+        self.clocks = ClockWatch("scheduler", [*connected, simulator], sends=True)
+        common = self.stop, self.pulse, self.ended, self.retry, self.clocks.may_be_wrong, runtime
         shared = Shared(settings, self.routes, *common, self.counts)
         self.senders = [Sender(each, shared) for each in (*connected, simulator)]
         self.tend_at = self.step_at = 0  # by the monotonic clock
         self.chores, self.forgotten = deque(), Counter()
         self.to_date_back = deque()  # tables, after the clock was set back
         self.due_by = None  # a single pass ends once all texts due by then are done
-        clocked = [sender.carrier for sender in self.senders]
-        self.clocks = ClockWatch("scheduler", clocked, sends=True)
         self.has_noted_settings = False  # in the audit
         self.was_held = False  # by a wrong clock, by which answers were dated meanwhile
         self.suspects_death = False  # whether another scheduler may be dead
@@ -173,7 +172,7 @@ class Scheduler:
             return self.is_busy
         waits = may_claim and any(sender.waits for sender in self.senders)
         goes_on = made_progress or waits or self.suspects_death or bool(self.chores)
-        return goes_on or self.clock_may_be_wrong()
+        return goes_on or self.clocks.may_be_wrong()
 
     def hold(self) -> bool:
         """Only record answers about texts; return whether more are awaited."""
@@ -181,10 +180,6 @@ class Scheduler:
             sender.recorder.record()
         self.step_at = self.clock.monotonic() + LOOK_EVERY
         return any(sender.has_texts for sender in self.senders)
-
-    def clock_may_be_wrong(self) -> bool:
-        """Return whether the clock was set since it was compared with the database's."""
-        return self.clocks.may_be_wrong()
 
     def may_claim(self) -> bool:
         """Return whether to claim texts: a single pass leaves newer ones to the next."""

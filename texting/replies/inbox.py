@@ -11,7 +11,7 @@ from peewee import SQL, Tuple, Value, fn
 
 from texting.access.keys import ApiKey, Role
 from texting.database import LAST, PAGE, db, in_pages, pause
-from texting.replies.model import IS_DONE, MAY_BE_NO, URGENCY, WAITS, Reply
+from texting.replies.model import IS_DONE, MAY_BE_NO, OF_GROUP, URGENCY, WAITS, Reply
 from texting.reports.listings import Cursor
 from texting.reports.search import look_through, matches
 
@@ -245,7 +245,7 @@ def _is_visible(person):
     """Match replies that a person at the desk may see."""
     if person.role == Role.OPERATOR:
         return SQL("true")
-    return SQL("available_to_group") & Reply.key.in_(ApiKey.in_group(person.group))
+    return OF_GROUP & Reply.key.in_(ApiKey.in_group(person.group))
 
 
 def _is_before(last):
